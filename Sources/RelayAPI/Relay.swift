@@ -1,5 +1,5 @@
 import HTTPTypes
-import Records
+package import Records
 package import RelayCore
 import Synchronization
 import Wire
@@ -348,4 +348,240 @@ package final class Relay: Sendable {
 
     /// Returns an identifier that is unique but not necessarily unpredictable.
     func requestID() -> RequestIdentifier { requestIDs.next() }
+}
+
+/// Completes responses: errors in wire format and common header fields.
+extension Relay {
+    static func relayError(for error: any Error) -> RelayError {
+        switch error {
+        case let error as RelayError: return error
+        case let error as JSONError: return .badRequest(error.description)
+        case let error as CredentialRefusal: return error.relayError(redirectURL: nil)
+        default: return RelayError(.internalError, "The request failed in the relay; report its uuid to the operator.")
+        }
+    }
+
+    /// Returns the response to a failed request; reports status 500 and above to the operator through `onFault`.
+    func failure(_ cause: any Error, id: RequestIdentifier) -> APIResponse {
+        let error = Self.relayError(for: cause)
+        let status = error.status ?? error.code.status
+        if status >= 500 { onFault(id.text, cause) }
+        let answer = EndpointAnswer {
+            $0.member("uuid", id.text)
+            $0.members(of: error)
+        }
+        var response = APIResponse(status: .init(code: status), text: answer.body)
+        response.errorCode = error.code
+        if let wait = error.retryAfter {
+            // The header takes whole seconds; at least one.
+            response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
+        }
+        return response
+    }
+
+    func decorate(
+        _ response: inout APIResponse,
+        _ request: APIRequest,
+        _ authentication: Authentication?,
+        id: RequestIdentifier
+    ) {
+        response.usual = UsualFields(id: id, webToken: authentication?.freshWebToken)
+        response.caller = authentication?.caller
+        if request.method == .get { response.otherHeaders[.cacheControl] = "no-store" }
+        if let origin = authentication?.origin {
+            response.otherHeaders[.vary] = "Origin"
+            CrossOrigin.allow(origin, &response)
+        } else if authentication == nil, let origin = request.headers[.origin] {
+            // Unauthenticated pages must be able to read the redirect URL of the sign-in page.
+            response.otherHeaders[.vary] = "Origin"
+            guard let home = Route.home(ofPath: request.path),
+                authenticator.allowsOrigin(origin, of: request, in: home)
+            else { return }
+            CrossOrigin.allow(origin, &response)
+        }
+    }
+
+    static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
+
+    /// Returns the response to OPTIONS without an origin: the methods of a path, or of the whole server for `*`.
+    static func methods(_ allowed: String, id: RequestIdentifier) -> APIResponse {
+        var response = APIResponse(status: .noContent)
+        response.headers[.allow] = allowed
+        response.headers[.requestUUID] = id.text
+        return response
+    }
+
+    /// Answers OPTIONS: as a CORS preflight if the request has an origin, otherwise with the allowed methods.
+    ///
+    /// See Wire.md, "Headers and bodies", and RFC 9110, 9.3.7.
+    func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
+        guard request.headers[.origin] != nil else { return Self.methods(route.allowed, id: id) }
+        let origin = request.headers[.origin].flatMap {
+            authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
+        }
+        var response = CrossOrigin.preflight(origin)
+        response.headers[.requestUUID] = id.text
+        return response
+    }
+}
+
+extension APIResponse {
+    /// Creates a response from an endpoint's answer.
+    init(_ answer: EndpointAnswer) {
+        self.init(status: answer.errorCode.map { .init(code: $0.status) } ?? .ok, text: answer.body)
+        errorCode = answer.errorCode
+    }
+}
+
+extension RelayError {
+    /// Returns an error with status 405.
+    ///
+    /// The caller must set the header `Allow`: RFC 9110, 15.5.6.
+    static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }
+}
+
+/// The CORS header fields.
+///
+/// See Wire.md, "Headers and bodies". The header names the origin, never `*`, so that pages may also send credentials.
+enum CrossOrigin {
+    /// Lets a page of `origin`, which the caller has checked, read the response.
+    static func allow(_ origin: String, _ response: inout APIResponse) {
+        response.otherHeaders[.accessControlAllowOrigin] = origin
+        response.otherHeaders[.accessControlAllowCredentials] = "true"
+        response.otherHeaders[.accessControlExposeHeaders] =
+            "X-Apple-Request-UUID, X-Apple-CloudKit-Web-Auth-Token, X-Responding-Instance, Via, Retry-After"
+    }
+
+    /// Returns the response to a preflight request; pass `nil` as `origin` if the origin is not allowed.
+    static func preflight(_ origin: String?) -> APIResponse {
+        var response = APIResponse(status: origin == nil ? .forbidden : .noContent)
+        response.headers[.vary] = "Origin"
+        guard let origin else { return response }
+        allow(origin, &response)
+        response.headers[.accessControlAllowMethods] = "GET, POST, OPTIONS"
+        response.headers[.accessControlAllowHeaders] =
+            "Content-Type, X-Apple-CloudKit-Request-KeyID, X-Apple-CloudKit-Request-ISO8601Date, "
+            + "X-Apple-CloudKit-Request-SignatureV1, X-Zonecast-Device-ID"
+        // Ten minutes. If an origin is removed, browsers notice after that time, and the request itself is refused at
+        // once.
+        response.headers[.accessControlMaxAge] = "600"
+        return response
+    }
+}
+
+/// Endpoints that are not operations on a database.
+extension Relay {
+    /// Serves the OpenAPI document, which is public and readable from any origin.
+    static func describe(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
+        let isRead = request.method == .get || request.method == .head
+        var response = APIResponse(
+            status: isRead ? .ok : .methodNotAllowed,
+            body: isRead ? OpenAPIDocument.json : []
+        )
+        response.headers.append(json)
+        response.headers[.requestUUID] = id.text
+        response.headers[.accessControlAllowOrigin] = "*"
+        if !isRead { response.headers[.allow] = "GET, HEAD" }
+        return response
+    }
+
+    /// Handles a request to an asset's upload or download address, which needs no credentials and allows any origin.
+    func carry(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
+        let id = requestID()
+        var response: APIResponse
+        do {
+            switch (purpose, request.method) {
+            case (_, .options):
+                response = APIResponse(status: .noContent)
+                response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
+                response.headers[.accessControlAllowHeaders] = "Content-Type, If-None-Match, Range, Upload-Offset"
+                response.headers[.accessControlMaxAge] = "600"
+            case (.upload, .post), (.upload, .put):
+                let answer = try await assets.finish(request)
+                response = APIResponse(status: .ok, text: answer.body)
+                response.headers.append(Self.json)
+            case (.upload, .get), (.upload, .head): response = try assets.progress(request)
+            case (.download, .get), (.download, .head): response = try await assets.download(request)
+            default: throw RelayError.methodNotAllowed("This address does not support this method.")
+            }
+        } catch {
+            response = failure(error, id: id)
+            if response.status == .methodNotAllowed {
+                response.headers[.allow] = purpose == .upload ? "POST, PUT, OPTIONS" : "GET, HEAD, OPTIONS"
+            }
+            response.headers.append(Self.json)
+        }
+        response.headers[.requestUUID] = id.text
+        response.headers[.accessControlAllowOrigin] = "*"
+        response.headers[.accessControlExposeHeaders] = "ETag, Upload-Offset, X-Apple-Request-UUID"
+        return response
+    }
+
+    /// Handles a long poll.
+    func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: RequestIdentifier) async -> APIResponse {
+        var response: APIResponse
+        do {
+            guard request.method == .get else {
+                throw RelayError.methodNotAllowed("This path requires GET.")
+            }
+            response = try await couriers.respond(to: request, in: home)
+        } catch {
+            response = failure(error, id: id)
+            if response.status == .methodNotAllowed { response.headers[.allow] = "GET" }
+            response.headers.append(Self.json)
+            response.headers[.accessControlAllowOrigin] = "*"
+        }
+        response.headers[.requestUUID] = id.text
+        return response
+    }
+}
+
+/// Requests of the console on behalf of an operator.
+extension Relay {
+    /// Responds to a request of an authenticated operator; counts towards no rate and no transfer quota.
+    ///
+    /// Operators read and write all records of the public database, whatever the schema grants, and nothing else.
+    package func respond(to request: APIRequest, as person: Operator) async -> APIResponse {
+        await respond(to: request, by: Caller(.operator(person.user), deviceID: "console-\(person.id)"))
+    }
+
+    /// Responds to a request on behalf of a user, for an operator who stops a share or deletes an account.
+    ///
+    /// The response is for internal use only: operators must not see private records.
+    package func respond(to request: APIRequest, for user: UserID) async -> APIResponse {
+        await respond(to: request, by: Caller(.user(user), deviceID: "console"))
+    }
+
+    private func respond(to request: APIRequest, by caller: Caller) async -> APIResponse {
+        let id = requestID()
+        var response: APIResponse
+        do {
+            let route = try request.head.reading.route.get()
+            let known = Authentication(console: caller, in: route.home)
+            let context = try context(request, route, known, id: id)
+            let answer = try await route.operation.perform(context)
+            response = APIResponse(answer)
+        } catch {
+            response = failure(error, id: id)
+        }
+        decorate(&response, request, nil, id: id)
+        return response
+    }
+}
+
+extension Route.Operation {
+    /// Whether operators may use it in the public database.
+    var isForOperators: Bool {
+        switch self {
+        case .recordsModify, .recordsLookup, .recordsQuery, .assetsUpload, .assetsRereference, .zonesList: true
+        default: false
+        }
+    }
+}
+
+extension Authentication {
+    /// Creates the authentication of a console request: without a token, and never cached for a socket.
+    fileprivate convenience init(console caller: Caller, in home: ContainerEnvironment) {
+        self.init(caller: caller, credential: .serverKey(""), signIn: SignInAddress(home: home))
+    }
 }

@@ -1,5 +1,8 @@
 package import HTTPTypes
+import Records
+import RelayCore
 import Synchronization
+import Wire
 
 /// The method, path, query and header fields of a request.
 ///
@@ -42,6 +45,134 @@ package final class RequestHead: Sendable {
             let reading = HeadReading(content)
             known = reading
             return reading
+        }
+    }
+}
+
+/// The parsed form of a request head, shared by all requests with the same head.
+final class HeadReading: Sendable {
+    let route: Result<Route, RelayError>
+    /// The container in the path, if any; can be set even if `route` is a failure.
+    let home: ContainerEnvironment?
+    /// Whether the path begins with `/database/1/` and therefore can only be that of an operation.
+    let isOfOperation: Bool
+    let shown: PresentedCredentials
+    /// Whether the request is signed with a server-to-server key.
+    ///
+    /// Each signed request must be verified separately.
+    let isSigned: Bool
+    /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
+    let grantKey: GrantKey?
+    private let welcomed = Atomic<Bool>(false)
+    private let latest = Mutex<Authentication?>(nil)
+    private let types = Mutex<KnownTypes?>(nil)
+    private let zones = Mutex<ZoneReading?>(nil)
+
+    /// The zone of the latest request.
+    ///
+    /// Usually the next request uses the same one.
+    var zone: ZoneReading? {
+        get { zones.withLock { $0 } }
+        set { zones.withLock { $0 = newValue } }
+    }
+
+    /// The result of the latest authentication with these credentials, usually valid for the next request too.
+    var authentication: Authentication? {
+        get { latest.withLock { $0 } }
+        set { latest.withLock { $0 = newValue } }
+    }
+
+    /// Returns the compiled record types of the container, looked up only once.
+    func types(in all: AllKnownTypes, of home: ContainerEnvironment) -> KnownTypes {
+        types.withLock { types in
+            if let types { return types }
+            let found = all[home]
+            types = found
+            return found
+        }
+    }
+
+    /// Whether first-use provisioning is known to be done.
+    ///
+    /// Credentials never change their user, so this stays valid.
+    var isWelcomed: Bool {
+        get { welcomed.load(ordering: .relaxed) }
+        set { welcomed.store(newValue, ordering: .relaxed) }
+    }
+
+    init(_ head: RequestHead.Content) {
+        let segments = Result { () throws(RelayError) in try Route.segments(of: head.path) }
+        route = segments.flatMap { segments in
+            Result { () throws(RelayError) in try Route(segments: segments) }
+        }
+        home = (try? segments.get()).flatMap { Route.home(of: $0) }
+        isOfOperation = head.path.utf8.starts(with: "/database/1/".utf8)
+        let shown = PresentedCredentials(head)
+        self.shown = shown
+        isSigned = shown.signature.isPresent
+        grantKey = if case .success(let route) = route { GrantKey(home: route.home, shown) } else { nil }
+    }
+}
+
+/// A zone ID together with its JSON encodings in requests and responses.
+///
+/// A client usually writes to one zone and encodes its ID identically each time, so the ID is parsed only once.
+final class ZoneReading: Sendable {
+    /// The JSON in the request.
+    private let given: [UInt8]
+    private let caller: UserID?
+    let id: ZoneID
+    /// The JSON in responses.
+    let text: [UInt8]
+
+    init(_ given: JSONValue, _ id: ZoneID, of caller: UserID?) {
+        self.given = Array(given.rawBytes)
+        self.caller = caller
+        self.id = id
+        var writer = JSONWriter()
+        ZoneIDCodec.write(id, to: &writer)
+        text = writer.bytes
+    }
+
+    /// Returns whether the caller's JSON is the same as in the earlier request.
+    func isMeant(by json: JSONValue, of caller: UserID?) -> Bool {
+        self.caller == caller && json.hasText(given)
+    }
+}
+
+/// A cache of one container's compiled record types, emptied when the schema changes.
+final class KnownTypes: Sendable {
+    private struct Kept {
+        var version = -1
+        var types: [KnownType] = []
+    }
+
+    private let kept = Mutex(Kept())
+    /// The maximum number of cached types; further types are compiled for each write.
+    private static let most = 64
+
+    func type(_ name: String, in schema: Schema) -> KnownType {
+        kept.withLock { kept in
+            if kept.version != schema.version { kept = Kept(version: schema.version) }
+            for type in kept.types where type.name == name { return type }
+            let type = KnownType(name, in: schema)
+            // Unknown types are not cached: they may be added later, and a client can name any number of them.
+            if type.definition != nil, kept.types.count < Self.most { kept.types.append(type) }
+            return type
+        }
+    }
+}
+
+/// The caches of all containers.
+final class AllKnownTypes: Sendable {
+    private let all = Mutex<[ContainerEnvironment: KnownTypes]>([:])
+
+    subscript(home: ContainerEnvironment) -> KnownTypes {
+        all.withLock { all in
+            if let known = all[home] { return known }
+            let new = KnownTypes()
+            all[home] = new
+            return new
         }
     }
 }

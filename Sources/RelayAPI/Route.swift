@@ -195,3 +195,45 @@ extension RelayError {
     static let unknownPath = RelayError(.notFound, "There is nothing at this path.")
     static let badPath = RelayError.badRequest("The path is malformed.")
 }
+
+extension Route.Operation {
+    /// Runs the endpoint.
+    func perform(_ context: RequestContext) async throws -> EndpointAnswer {
+        switch self {
+        case .recordsModify: try await modifyRecords(context)
+        case .recordsLookup: try lookupRecords(context)
+        case .recordsQuery: try await queryRecords(context)
+        case .recordsChanges: try fetchRecordChanges(context)
+        case .recordsResolve: try resolveShares(context)
+        case .recordsAccept: try await acceptShares(context)
+        case .recordsRequestAccess: try await requestAccess(context)
+        case .recordsMove: try await moveRecords(context)
+        case .zonesList: try listZones(context)
+        case .zonesLookup: try lookupZones(context)
+        case .zonesModify: try await modifyZones(context)
+        case .zonesChanges: try fetchChangedZones(context)
+        case .changesDatabase: try fetchDatabaseChanges(context)
+        case .changesZone: try fetchZoneChanges(context)
+        case .subscriptionsList: try listSubscriptions(context)
+        case .subscriptionsLookup: try lookupSubscriptions(context)
+        case .subscriptionsModify: try await modifySubscriptions(context)
+        case .assetsUpload: try requestUploads(context)
+        case .assetsRereference: try rereferenceAssets(context)
+        case .tokensCreate: try createToken(context)
+        case .tokensRegister: try registerToken(context)
+        case .pushKeys: try fetchPushKeys(context)
+        case .pushRegister: try await registerForPush(context)
+        case .pushUnregister: try await unregisterFromPush(context)
+        case .usersCaller: try callerIdentity(context)
+        case .usersCurrent: try currentUser(context)
+        case .usersDiscover: try discoverUsers(context)
+        case .usersLookupEmail: try lookupUsersByEmail(context)
+        case .usersLookupID: try lookupUsersByRecordName(context)
+        case .usersLookupContacts: try lookupContacts(context)
+        case .usersDiscoverability: try await discoverability(context)
+        case .usersSignIn: try await signIn(context)
+        case .usersSignOut: try await signOut(context)
+        case .limits: try describeLimits(context)
+        }
+    }
+}

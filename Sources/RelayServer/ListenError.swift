@@ -1,4 +1,5 @@
 import NIOCore
+import NIOPosix
 
 #if canImport(Glibc)
     import Glibc
@@ -63,5 +64,20 @@ extension ServerConfiguration {
     package static func isLoopback(_ host: String) -> Bool {
         if host.lowercased() == "localhost" { return true }
         return ["127.0.0.0/8", "::1"].contains { AddressRange($0)?.contains(host) == true }
+    }
+}
+
+extension ListenError {
+    /// Listens briefly with these settings; returns the error, or `nil` on success.
+    package static func ofTrying(_ configuration: ServerConfiguration) async -> ListenError? {
+        do {
+            let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .bind(host: configuration.host, port: configuration.port).get()
+            try? await channel.close().get()
+            return nil
+        } catch {
+            return ListenError(error, configuration: configuration)
+        }
     }
 }

@@ -1,4 +1,6 @@
 import ArgumentParser
+import Foundation
+import RelayStore
 
 /// The `zonecast` command: the relay server and its tools.
 struct Zonecast: AsyncParsableCommand {
@@ -30,4 +32,103 @@ struct Zonecast: AsyncParsableCommand {
     )
 
     static let version = "0.1.0"
+}
+
+/// Runs the command and maps its outcome to an exit code for scripts.
+@main
+enum Main {
+    static func main() async {
+        let (flags, arguments) = EverywhereFlags.take(from: Array(CommandLine.arguments.dropFirst()))
+        flags.apply()
+        // For an unknown command, the library's help prints the root help and succeeds.
+        if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
+            leave(CommandFailure(.usage, mistyped.words), arguments)
+        }
+        do {
+            var command = try Zonecast.parseAsRoot(arguments)
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+            end(0)
+        } catch let failure as CommandFailure {
+            leave(failure, arguments)
+        } catch let failure as BackupFailure {
+            leave(CommandFailure(failure), arguments)
+        } catch {
+            leave(with: error, arguments)
+        }
+    }
+
+    /// Handles results of argument parsing: help and version succeed, everything else is wrong usage.
+    private static func leave(with error: any Error, _ arguments: [String]) -> Never {
+        let message = text(of: error)
+        guard Zonecast.exitCode(for: error) != .success else {
+            Terminal.say(message.contains("USAGE: ") ? EverywhereFlags.added(to: message) : message)
+            end(0)
+        }
+        if arguments.last == "help", MistypedCommand.first(in: arguments.dropLast()) == nil,
+            let text = help(of: arguments.dropLast())
+        {
+            Terminal.say(EverywhereFlags.added(to: text))
+            end(0)
+        }
+        if Zonecast.exitCode(for: error) == .validationFailure, let mistyped = MistypedCommand.first(in: arguments) {
+            leave(CommandFailure(.usage, mistyped.words), arguments)
+        }
+        let exit: CommandExit = Zonecast.exitCode(for: error) == .validationFailure ? .usage : .failed
+        let reason = Zonecast.message(for: error)
+        let hint = dashHint(arguments, reason).map { "\n\($0)" } ?? ""
+        leave(CommandFailure(exit, (reason.isEmpty ? message : reason) + hint), arguments, words: message + hint)
+    }
+
+    /// Returns the error's full text, wrapped to the terminal's width.
+    private static func text(of error: any Error) -> String {
+        let width = HelpPage.width
+        return HelpPage.laidOut(Zonecast.fullMessage(for: error, columns: width), width: width)
+    }
+
+    /// Returns a hint for an option whose value begins with a dash.
+    private static func dashHint(_ arguments: [String], _ reason: String) -> String? {
+        guard
+            let (option, value) = zip(arguments, arguments.dropFirst()).first(where: { option, value in
+                option.hasPrefix("--") && value.hasPrefix("-") && reason.hasPrefix("Missing value for '\(option)")
+            })
+        else { return nil }
+        return "Write a value that begins with - after an equals sign: \(option)=\(value)"
+    }
+
+    /// Prints the failure to standard error; with `--json`, also as JSON on standard output unless output was written
+    /// before.
+    private static func leave(_ failure: CommandFailure, _ arguments: [String], words: String? = nil) -> Never {
+        struct Refusal: Encodable { var code: String, reason: String }
+        if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasSpoken {
+            try? Terminal.say(json: ["error": Refusal(code: failure.codeOrKind, reason: failure.description)])
+        }
+        Terminal.complain(words ?? "zonecast: \(failure.description)")
+        end(failure.exit.rawValue)
+    }
+
+    /// Returns the help of a command; `nil` if there is no such command.
+    ///
+    /// For `zonecast push help`, as other programs accept it; only used if the words have no other meaning.
+    private static func help(of words: ArraySlice<String>) -> String? {
+        do {
+            var command = try Zonecast.parseAsRoot(words + ["--help"])
+            try command.run()
+            return nil
+        } catch {
+            return Zonecast.exitCode(for: error) == .success ? text(of: error) : nil
+        }
+    }
+
+    /// Ends the process at once, without exit handlers.
+    ///
+    /// Exit handlers of libraries free resources that their threads may still be using (libcurl and libwebsockets share
+    /// OpenSSL), which can hang or crash the process. All our data is written by now.
+    private static func end(_ code: Int32) -> Never {
+        fflush(nil)
+        _exit(code)
+    }
 }

@@ -1,6 +1,8 @@
 import HTTPTypes
+import Logging
+import NIOCore
 import RelayAPI
-
+import Synchronization
 @testable import RelayServer
 
 /// Runs a server on a free port while `body` runs.
@@ -59,3 +61,48 @@ let echoRequest: RelayServer.Responder = { request in
     let line = "\(request.method.rawValue) \(request.path) \(request.query ?? "-") \(request.remoteAddress)\n"
     return APIResponse(status: .ok, headers: [.contentType: "text/plain"], body: Array(line.utf8) + request.body)
 }
+
+/// A server's clock that stands still until a test advances it, so that no deadline passes while a busy machine delays
+/// the test.
+final class StandingClock: Sendable {
+    private let time = Mutex(NIODeadline.now())
+
+    var now: @Sendable () -> NIODeadline { { self.time.withLock { $0 } } }
+
+    /// Advances the clock.
+    ///
+    /// Deadlines that are due by then are handled in the server's next sweep.
+    func advance(_ amount: TimeAmount) { time.withLock { $0 = $0 + amount } }
+}
+
+/// Returns once a server with one event loop has processed all bytes sent to it before: it answers a later connection.
+func settle(_ port: Int) async throws {
+    let peer = try await RawPeer.connect(port: port, sending: "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    _ = try await peer.text(containing: "up\n")
+    await peer.close()
+}
+
+/// Counts log lines.
+final class LogLines: LogHandler {
+    private let lines = Mutex(0)
+
+    var count: Int { lines.withLock { $0 } }
+    var logger: Logger { Logger(label: "test") { _ in self } }
+
+    func log(event: LogEvent) { lines.withLock { $0 += 1 } }
+
+    subscript(metadataKey _: String) -> Logger.Metadata.Value? {
+        get { nil }
+        set {}
+    }
+    var metadata: Logger.Metadata {
+        get { [:] }
+        set {}
+    }
+    var logLevel: Logger.Level {
+        get { .trace }
+        set {}
+    }
+}
+
+let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

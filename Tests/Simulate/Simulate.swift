@@ -31,3 +31,67 @@ import ZoneTesting
         exit(Run(options).run() ? 0 : 1)
     }
 }
+
+/// The command-line options of `simulate`.
+struct Options {
+    struct Unknown: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    var seeds: Range<UInt64> = 1..<101
+    /// Wall-clock time after which no further seed starts.
+    var seconds: Double = .infinity
+    /// CPU time after which no further seed starts.
+    var processorSeconds: Double = .infinity
+    /// How often to run the two-user test instead of seeds, to measure its cost.
+    var twoUsers: Int?
+    var plant: String?
+    /// Whether to run mirrors with linked objects instead of all kinds of program.
+    var isOfMirrors = false
+    /// The maximum number of runs for shrinking a failing seed.
+    ///
+    /// `nil` means 120. With a planted fault, it means that only the first violation of the seed is printed.
+    var tries: Int?
+    var showsTrace = false
+    var showsEach = false
+
+    init(_ words: [String]) throws {
+        var rest = words[...]
+        while let word = rest.popFirst() {
+            switch word {
+            case "--seed":
+                let seed = try Self.number(&rest, of: word)
+                seeds = seed..<seed + 1
+            case "--seeds":
+                let bounds = (rest.popFirst() ?? "").split(separator: ".").compactMap {
+                    UInt64($0.trimmingPrefix("<"))
+                }
+                guard bounds.count == 2, bounds[0] < bounds[1] else {
+                    throw Unknown(description: "--seeds wants A..<B.")
+                }
+                seeds = bounds[0]..<bounds[1]
+            case "--seconds": seconds = Double(try Self.number(&rest, of: word))
+            case "--processor-seconds": processorSeconds = Double(try Self.number(&rest, of: word))
+            case "--two-users": twoUsers = Int(try Self.number(&rest, of: word))
+            case "--mirrors": isOfMirrors = true
+            case "--plant": plant = rest.popFirst()
+            case "--tries": tries = Int(try Self.number(&rest, of: word))
+            case "--trace": showsTrace = true
+            case "--each": showsEach = true
+            default:
+                throw Unknown(
+                    description:
+                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --mirrors, "
+                        + "--plant, --tries, --two-users, --each, --trace."
+                )
+            }
+        }
+    }
+
+    private static func number(_ rest: inout ArraySlice<String>, of word: String) throws -> UInt64 {
+        guard let number = rest.popFirst().flatMap({ UInt64($0) }) else {
+            throw Unknown(description: "\(word) wants a number.")
+        }
+        return number
+    }
+}

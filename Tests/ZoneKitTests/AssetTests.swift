@@ -3,6 +3,7 @@ import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
+@testable import ZoneKit
 
 /// Assets: uploaded before their records and only once, downloaded on demand.
 @Suite(.timeLimit(.minutes(15))) struct AssetTests {
@@ -294,5 +295,298 @@ import ZoneTesting
         let start = ["private/assets/upload", "asset/1/upload", "asset/1/upload"]
         #expect(phone.network.operations == start + ["private/assets/upload", "private/records/modify"])
         #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "the answer was lost")
+    }
+}
+
+/// Uploads over interrupted connections, at the level of the wire.
+@Suite struct ResumedUploadTests {
+    static let place =
+        #"{"tokens":[{"recordName":"a","fieldName":"image","url":"http://relay.example/asset/1/upload/x"}]}"#
+    static let receipt = #"{"singleFile":{"fileChecksum":"AQ==","size":8,"receipt":"r"}}"#
+    private let folder = TestFolder()
+    let file: URL
+    let content = Array("12345678".utf8)
+
+    init() throws {
+        try folder.make()
+        file = folder.url.appendingPathComponent("upload")
+        try Data(content).write(to: file)
+    }
+
+    private func reached(_ offset: Int) -> ScriptedRelay.Line {
+        .answer(204, "", headers: ["Upload-Offset": "\(offset)"])
+    }
+
+    /// Saves a record with the file.
+    ///
+    /// The save itself fails because the script has ended.
+    private func save(at relay: ScriptedRelay, in container: CKContainer? = nil) async -> CKError.Code? {
+        let record = CKRecord(
+            recordType: "Photo",
+            recordID: CKRecord.ID(recordName: "a", zoneID: CKRecordZone.ID(zoneName: "Photos"))
+        )
+        record["image"] = CKAsset(fileURL: file)
+        do {
+            _ = try await (container ?? relay.container()).privateCloudDatabase.save(record)
+            return nil
+        } catch {
+            return (error as? CKError)?.code
+        }
+    }
+
+    private func uploads(_ relay: ScriptedRelay) -> [(bytes: [UInt8], offset: String?)] {
+        relay.requests.filter { $0.file != nil }.map { request in
+            (request.content, request.headers.first { $0.name == "Upload-Offset" }?.value)
+        }
+    }
+
+    @Test func theRestIsSentAfterAnInterruption() async {
+        let relay = ScriptedRelay(
+            .answer(200, Self.place),
+            .failure(.answerLost("the connection broke")),
+            reached(3),
+            .failure(.answerLost("it broke again")),
+            reached(5),
+            .answer(200, Self.receipt)
+        )
+        _ = await save(at: relay)
+        let uploads = uploads(relay)
+        #expect(uploads.map(\.bytes) == [content, Array("45678".utf8), Array("678".utf8)])
+        #expect(uploads.map(\.offset) == [nil, "3", "5"])
+        #expect(relay.requests.last?.path.hasSuffix("records/modify") == true)
+    }
+
+    @Test func anUploadWithoutProgressGivesUp() async {
+        let attempt: [ScriptedRelay.Line] = [.answer(200, Self.place), .failure(.answerLost("broken")), reached(0)]
+        let relay = ScriptedRelay(attempt + attempt + attempt + attempt)
+        #expect(await save(at: relay) == .networkFailure)
+        #expect(uploads(relay).map(\.offset) == [nil, nil, nil, nil])
+    }
+
+    @Test func aCompletedUploadIsNotSentAgain() async {
+        let known = """
+            {"tokens":[{"recordName":"a","fieldName":"image","fileChecksum":"AQ==","size":8,"receipt":"r"}]}
+            """
+        let relay = ScriptedRelay(
+            .answer(200, Self.place),
+            .failure(.answerLost("the answer")),
+            reached(0),
+            .answer(200, known)
+        )
+        _ = await save(at: relay)
+        #expect(uploads(relay).count == 1)
+        #expect(relay.requests.last?.path.hasSuffix("records/modify") == true)
+    }
+
+    @Test func aRelayWithoutResumptionReceivesTheWholeFile() async {
+        let relay = ScriptedRelay(
+            .answer(200, Self.place),
+            .failure(.answerLost("1")),
+            .answer(405, #"{"serverErrorCode":"BAD_REQUEST"}"#),
+            .answer(200, Self.place),
+            .answer(200, Self.receipt)
+        )
+        _ = await save(at: relay)
+        #expect(uploads(relay).map(\.offset) == [nil, nil])
+        #expect(uploads(relay).last?.bytes == content)
+    }
+
+    @Test func aLaterSaveResumesTheUpload() async {
+        let relay = ScriptedRelay(
+            .answer(200, Self.place),
+            .failure(.answerLost("1")),
+            .failure(.unreachable("the network is gone")),
+            .failure(.unreachable("the network is gone")),
+            reached(6),
+            .answer(200, Self.receipt)
+        )
+        let container = relay.container()
+        #expect(await save(at: relay, in: container) == .networkFailure)
+        _ = await save(at: relay, in: container)
+        #expect(uploads(relay).map(\.bytes) == [content, Array("78".utf8)])
+    }
+}
+
+/// Assets whose content was damaged in transit or on a disk.
+@Suite struct DamagedAssetTests {
+    private let content = "12345678"
+    /// The checksum of the content, and another one.
+    private let good = "Ae95fIEY8C37ZJYH3V0/jHYjBIyc"
+    private let other = "AQAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+    private func record() -> CKRecord {
+        let place = CKRecordZone.ID(zoneName: "Photos")
+        return CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "a", zoneID: place))
+    }
+
+    /// A relay with a record that refers to the content, followed by these answers to downloads.
+    private func relay(sending files: String...) -> ScriptedRelay {
+        ScriptedRelay([.answer(200, answer)] + files.map { .answer(200, $0) })
+    }
+
+    private var answer: String {
+        let image = #"{"fileChecksum":"\#(good)","size":8,"downloadURL":"http://relay.example/x"}"#
+        return """
+            {"records":[{"recordName":"a","recordType":"Photo","recordChangeTag":"1","zoneID":{"zoneName":"Photos"},
+            "fields":{"image":{"value":\(image),"type":"ASSETID"}}}]}
+            """
+    }
+
+    private func download(from relay: ScriptedRelay) async throws -> String {
+        let database = relay.container().privateCloudDatabase
+        let asset = try #require(try await database.record(for: record().recordID)["image"] as? CKAsset)
+        return try String(contentsOf: try await asset.download(), encoding: .utf8)
+    }
+
+    @Test func aDamagedDownloadIsRetriedOnce() async throws {
+        #expect(try await download(from: relay(sending: "1234x678", content)) == content)
+    }
+
+    @Test func aDownloadThatStaysDamagedIsNotDelivered() async throws {
+        await expect(.assetNotAvailable) { _ = try await download(from: relay(sending: "1234x678", "12x45678")) }
+    }
+
+    /// Each part is longer than the missing rest; accepted, the download would never end.
+    @Test func aTooLongPartIsRefused() async throws {
+        let part = ScriptedRelay.Line.answer(206, content + "9")
+        // The URL leads to something else, and so does the record's current one.
+        let parts = ScriptedRelay([.answer(200, answer), part, .answer(200, answer), part])
+        await expect(.assetNotAvailable) { _ = try await download(from: parts) }
+        #expect(parts.requests.count == 4)
+    }
+
+    @Test func anIntactDownloadIsRequestedOnce() async throws {
+        let relay = relay(sending: content)
+        #expect(try await download(from: relay) == content)
+        #expect(relay.requests.count == 2)
+    }
+
+    /// The relay itself reports the damage: a retry cannot help, and its reason is passed on.
+    @Test func anAssetThatTheRelayReportsAsDamagedIsNotAvailable() async throws {
+        let words = #"{"uuid":"7","serverErrorCode":"INTERNAL_ERROR","reason":"The file of this asset is damaged."}"#
+        let relay = ScriptedRelay(.answer(200, answer), .answer(500, words))
+        let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
+        #expect(error.code == .assetNotAvailable)
+        #expect(error.localizedDescription == "The file of this asset is damaged.")
+        #expect(relay.requests.count == 2)
+    }
+
+    /// The relay throttles downloads too and says when to retry.
+    @Test func aThrottledDownloadReportsRetryAfter() async throws {
+        let words = #"{"uuid":"7","serverErrorCode":"THROTTLED","reason":"Too much today.","retryAfter":9}"#
+        let relay = ScriptedRelay(.answer(200, answer), .answer(429, words))
+        let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
+        #expect(error.code == .requestRateLimited)
+        #expect(error.retryAfterSeconds == 9)
+        #expect(error.localizedDescription == "Too much today.")
+    }
+
+    /// Reported as a lost answer, which is retried automatically.
+    ///
+    /// The record is never saved with the wrong file.
+    @Test func aDamagedUploadIsNotSaved() async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("spoilt-\(UUID().uuidString)")
+        try Data(content.utf8).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let relay = ScriptedRelay(
+            .answer(200, ResumedUploadTests.place),
+            .answer(200, #"{"singleFile":{"fileChecksum":"\#(other)","size":8,"receipt":"r"}}"#)
+        )
+        let record = record()
+        record["image"] = CKAsset(fileURL: file)
+        await expect(.serverResponseLost) {
+            _ = try await relay.container().privateCloudDatabase.save(record)
+        }
+        #expect(relay.requests.count == 2)
+    }
+}
+
+/// The lifetime of downloaded files.
+@Suite struct DownloadFolderTests {
+    private let parent = FileManager.default.temporaryDirectory
+        .appendingPathComponent("folder-\(UUID().uuidString)", isDirectory: true)
+
+    private func isThere(_ url: URL) -> Bool { FileManager.default.fileExists(atPath: url.path) }
+
+    private func download(_ name: String, to folder: DownloadFolder) throws -> DownloadFolder.File {
+        let file = folder.file(named: name)
+        try folder.prepare()
+        try Data(count: 100).write(to: file.url)
+        folder.changed(file)
+        return file
+    }
+
+    @Test func theLeastRecentlyUsedUnheldFileIsRemovedWhenSpaceRunsOut() throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let folder = DownloadFolder(in: parent, room: 400)
+        let held = try download("held", to: folder)
+        let places = try (0..<3).map { try download("\($0)", to: folder).url }
+        #expect(([held.url] + places).allSatisfy(isThere))
+        // Using the file makes the next one the least recently used.
+        _ = folder.file(named: "0")
+        let last = try download("last", to: folder)
+        #expect([held.url, places[0], last.url].allSatisfy(isThere))
+        #expect(!isThere(places[1]) && !isThere(places[2]))
+    }
+
+    @Test func aFolderIsRemovedWithItsOwnerOrByTheNextProgram() throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let abandoned = parent.appendingPathComponent("zonecast-downloads-old")
+        let foreign = parent.appendingPathComponent("zonecast-downloads-not-ours")
+        for folder in [abandoned, foreign] {
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        }
+        try Data().write(to: abandoned.appendingPathComponent("lock"))
+        var living: DownloadFolder? = DownloadFolder(in: parent)
+        let place = try download("a", to: try #require(living)).url
+        #expect(!isThere(abandoned) && isThere(foreign))
+        let other = try download("b", to: DownloadFolder(in: parent)).url
+        #expect(isThere(place) && !isThere(other))
+        living = nil
+        #expect(!isThere(place))
+    }
+
+    /// Many programs start at the same time, and each removes the folders that others have abandoned.
+    @Test func aFolderThatIsBeingCreatedIsNotRemovedAsAbandoned() async throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let folders = (0..<200).map { _ in DownloadFolder(in: parent) }
+        let files = try await withThrowingTaskGroup { group in
+            for folder in folders { group.addTask { try download("a", to: folder) } }
+            return try await group.reduce(into: [DownloadFolder.File]()) { $0.append($1) }
+        }
+        #expect(files.allSatisfy { isThere($0.url) })
+        let names = try FileManager.default.contentsOfDirectory(atPath: parent.path)
+        #expect(names.count == folders.count && !names.contains { $0.hasPrefix(".") })
+        withExtendedLifetime(folders) {}
+    }
+}
+
+/// Cancelled downloads.
+@Suite struct DownloadWaitTests {
+    private let content = "12345678"
+
+    /// A record with an asset, followed by the given answers to requests for its content.
+    private func asset(_ lines: ScriptedRelay.Line...) async throws -> (CKAsset, ScriptedRelay) {
+        let image = #"{"fileChecksum":"Ae95fIEY8C37ZJYH3V0/jHYjBIyc","size":8,"downloadURL":"http://relay.example/x"}"#
+        let record = """
+            {"records":[{"recordName":"a","recordType":"Photo","recordChangeTag":"1","zoneID":{"zoneName":"Photos"},
+            "fields":{"image":{"value":\(image),"type":"ASSETID"}}}]}
+            """
+        let relay = ScriptedRelay([.answer(200, record)] + lines)
+        let id = CKRecord.ID(recordName: "a", zoneID: CKRecordZone.ID(zoneName: "Photos"))
+        let found = try await relay.container().privateCloudDatabase.record(for: id)
+        return (try #require(found["image"] as? CKAsset), relay)
+    }
+
+    @Test func aCancelledTaskStopsWaiting() async throws {
+        let (asset, relay) = try await asset(.silence, .answer(200, content))
+        let task = Task { try await asset.download() }
+        while relay.requests.count < 2 { await Task.yield() }
+        task.cancel()
+        await expect(.operationCancelled) { _ = try await task.value }
+        // The cancelled download does not block the next one.
+        let file = try await asset.download()
+        #expect(try String(contentsOf: file, encoding: .utf8) == content)
+        #expect(relay.requests.count == 3)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import Wire
 import ZoneKit
 import ZoneTesting
 
@@ -422,5 +423,158 @@ import ZoneTesting
         #expect(try await visitor.publicDatabase.record(for: mine.recordID)["text"] == "hello")
         await expect(.notAuthenticated) { try await visitor.publicDatabase.save(CKRecord(recordType: "Post")) }
         await expect(.notAuthenticated) { _ = try await visitor.privateDatabase.allRecordZones() }
+    }
+}
+
+/// Edits of a record during its save are not part of that save and stay marked as changed.
+@Suite(.timeLimit(.minutes(15))) struct EditsDuringSaveTests {
+    let relay: TestRelay
+    let phone: TestDevice
+    let laptop: TestDevice
+    let zone = CKRecordZone(zoneName: "Notes")
+    let folder = TestFolder()
+
+    init() async throws {
+        relay = try TestRelay()
+        let key = PassphraseEncryptionKey("alice's own", cost: .light)
+        phone = relay.device(of: "alice", named: "phone", encryptionKey: key)
+        laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
+        try folder.make()
+        try await phone.privateDatabase.save(zone)
+    }
+
+    private func note() -> CKRecord { CKRecord(recordType: "Note", zoneID: zone.zoneID) }
+
+    private func file(_ text: String) throws -> CKAsset {
+        let url = folder.url.appendingPathComponent(text)
+        try Data(text.utf8).write(to: url)
+        return CKAsset(fileURL: url)
+    }
+
+    /// The edit comes between the encryption of the value and the rest of the save: the zone's key is looked up then.
+    @Test func anEncryptedValueEditedDuringASaveStaysChanged() async throws {
+        let record = note()
+        record.encryptedValues["text"] = "one"
+        record["title"] = "one"
+        phone.network.fail(
+            request: 1,
+            of: "records/lookup",
+            by: .meanwhile {
+                record.encryptedValues["text"] = "two"
+                record["title"] = "two"
+            }
+        )
+        try await phone.privateDatabase.save(record)
+        let first = try await laptop.privateDatabase.record(for: record.recordID)
+        #expect(first.encryptedValues["text"] == "one" && first["title"] == "one")
+        #expect(record.encryptedValues["text"] == "two" && record.encryptedValues.changedKeys() == ["text"])
+        #expect(record.changedKeys() == ["title"])
+        try await phone.privateDatabase.save(record)
+        let second = try await laptop.privateDatabase.record(for: record.recordID)
+        #expect(second.encryptedValues["text"] == "two" && second["title"] == "two")
+    }
+
+    /// The batch is saved atomically nevertheless.
+    @Test func anAssetReplacedDuringASaveStaysChanged() async throws {
+        let (record, other) = (note(), note())
+        record["image"] = try file("one")
+        let replacement = try file("two")
+        phone.network.fail(request: 1, of: "assets/upload", by: .meanwhile { record["image"] = replacement })
+        let results = try await phone.privateDatabase.modifyRecords(saving: [record, other], deleting: [])
+        for result in results.saveResults.values { _ = try result.get() }
+        func text() async throws -> String {
+            let asset = try await laptop.privateDatabase.record(for: record.recordID)["image"] as? CKAsset
+            return String(decoding: try Data(contentsOf: await #require(asset).download()), as: UTF8.self)
+        }
+        #expect(try await text() == "one")
+        #expect(record.changedKeys() == ["image"])
+        try await phone.privateDatabase.save(record)
+        #expect(try await text() == "two")
+    }
+
+    @Test func participantsAddedDuringASaveStayInTheShare() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        try await phone.privateDatabase.save(share)
+        let (carol, dave) = ("carol@example.com", "dave@example.com")
+        @Sendable func invite(_ email: String) {
+            share.addParticipant(CKShare.participant(inviting: ClientIdentity.Lookup(emailAddress: email), .readOnly))
+        }
+        invite(carol)
+        phone.network.fail(
+            request: 1,
+            of: "records/modify",
+            by: .beforeAnswer {
+                share.allowsAccessRequests = true
+                invite(dave)
+            }
+        )
+        try await phone.privateDatabase.save(share)
+        #expect(share.allowsAccessRequests && share.participants.count == 3)
+        try await phone.privateDatabase.save(share)
+        #expect(share.allowsAccessRequests && share.participants.count == 3)
+        let read = try #require(try await laptop.privateDatabase.record(for: share.recordID) as? CKShare)
+        #expect(read.allowsAccessRequests)
+        #expect(Set(read.participants.compactMap { $0.userIdentity.lookupInfo?.emailAddress }) == [carol, dave])
+    }
+}
+
+/// Single items that the relay could not read must not be reported as missing.
+@Suite(.timeLimit(.minutes(15))) struct UnreadableItemTests {
+    let relay: TestRelay
+    let phone: TestDevice
+    let zone = CKRecordZone(zoneName: "Diary")
+    private let broken = "\"serverErrorCode\":\"INTERNAL_ERROR\",\"reason\":\"broken\""
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = relay.device(of: "alice", named: "phone")
+        try await phone.privateDatabase.save(zone)
+    }
+
+    private func save() async throws -> CKRecord.ID {
+        let record = CKRecord(recordType: "Entry", recordID: .init(recordName: "a", zoneID: zone.zoneID))
+        return try await phone.privateDatabase.save(record).recordID
+    }
+
+    private func fetch() async throws -> CKServerChangeToken {
+        try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil).changeToken
+    }
+
+    @Test func anErrorWithoutARecordNameFailsTheFetch() async throws {
+        _ = try await save()
+        let token = try await fetch()
+        let body = """
+            {"zones":[{"zoneID":{"zoneName":"Diary"},"syncToken":"\(token.encoded)","moreComing":false,\
+            "records":[{\(broken)}]}]}
+            """
+        phone.network.fail(request: 1, of: "changes/zone", by: .answered(status: 200, body: body))
+        await #expect(throws: CKError.self) { _ = try await fetch() }
+    }
+
+    @Test func aLookupWithoutTheRecordIsNotReportedAsUnknownItem() async throws {
+        let id = try await save()
+        for body in ["{\"records\":[{\(broken)}]}", "{\"records\":[]}"] {
+            phone.network.fail(request: 1, of: "records/lookup", by: .answered(status: 200, body: body))
+            let error = await #expect(throws: CKError.self) { _ = try await phone.privateDatabase.record(for: id) }
+            #expect(error?.code == .internalError)
+        }
+    }
+
+    @Test func aQueryReportsUnreadableRecords() async throws {
+        let record = CKRecord(recordType: "Post", recordID: .init(recordName: "p"))
+        record["n"] = 1
+        try await phone.publicDatabase.save(record)
+        let body = "{\"records\":[{\"recordName\":\"p\",\(broken)}]}"
+        phone.network.fail(request: 1, of: "records/query", by: .answered(status: 200, body: body))
+        let query = CKQuery(recordType: "Post", predicate: NSPredicate(value: true))
+        let page = try await phone.publicDatabase.records(matching: query)
+        #expect(page.matchResults.map(\.0.recordName) == ["p"])
+        #expect(throws: CKError.self) { try page.matchResults.first?.1.get() }
+    }
+
+    @Test func aListingWithAnErrorFails() async throws {
+        let body = "{\"zones\":[{\"zoneID\":{\"zoneName\":\"Diary\"},\(broken)}]}"
+        phone.network.fail(request: 1, of: "zones/list", by: .answered(status: 200, body: body))
+        await #expect(throws: CKError.self) { try await phone.privateDatabase.allRecordZones() }
     }
 }

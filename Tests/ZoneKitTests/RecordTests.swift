@@ -211,3 +211,242 @@ import ZoneTesting
         for number in 0..<8 { #expect(record["f\(number)"] as? Int == 199) }
     }
 }
+
+/// Fields through the protocols for which programs write their own helpers.
+@Suite struct KeyValueTests {
+    private func fill(_ target: any CKRecordKeyValueSetting) {
+        target["text"] = "a"
+        target.setObject(7 as NSNumber, forKey: "number")
+    }
+
+    private func number<T: CKRecordValueProtocol>(_ source: some CKRecordKeyValueSetting, _ type: T.Type) -> T? {
+        source["number"]
+    }
+
+    @Test func aRecordIsKeyValueSetting() throws {
+        let record = CKRecord(recordType: "Note")
+        fill(record)
+        #expect(record.changedKeys() == ["number", "text"])
+        #expect(number(record, Int.self) == 7)
+        let text: String? = record["text"]
+        #expect(text == "a")
+        #expect(record["text"] as? String == "a")
+        var names: [String] = []
+        for (key, value) in record {
+            names.append(key)
+            #expect(value is NSNumber || value is String)
+        }
+        #expect(names == ["number", "text"])
+        let iterator = CKRecordKeyValueIterator(record)
+        #expect(IteratorSequence(iterator).map(\.0) == ["number", "text"])
+    }
+}
+
+/// Dates survive the relay exactly, as with CloudKit: programs compare them.
+@Suite(.timeLimit(.minutes(15))) struct ExactDateTests {
+    private let relay: TestRelay
+    private let phone: TestDevice
+    private let laptop: TestDevice
+    static let dates = [
+        Date(timeIntervalSinceReferenceDate: 785_430_101.1234567), Date(timeIntervalSinceReferenceDate: 0.1),
+        Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: -0.0005), Date.distantPast, Date.distantFuture,
+    ]
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = relay.device(of: "alice", named: "phone")
+        laptop = relay.device(of: "alice", named: "laptop")
+        try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes"))
+    }
+
+    private func record(_ name: String) -> CKRecord {
+        let id = CKRecord.ID(recordName: name, zoneID: CKRecordZone.ID(zoneName: "Notes"))
+        return CKRecord(recordType: "Note", recordID: id)
+    }
+
+    @Test(arguments: dates) func aDateIsReadBackExactly(_ date: Date) async throws {
+        let note = record("a")
+        note["at"] = date
+        note.encryptedValues["secretly"] = date
+        try await phone.privateDatabase.save(note)
+        #expect(note["at"] == date)
+        let read = try await laptop.privateDatabase.record(for: note.recordID)
+        #expect(read["at"] == date)
+        #expect(read.encryptedValues["secretly"] == date)
+        let page = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: note.recordID.zoneID, since: nil)
+        #expect(try page.modificationResultsByID[note.recordID]?.get().record["at"] == date)
+        let data = try NSKeyedArchiver.archivedData(withRootObject: read, requiringSecureCoding: true)
+        #expect(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data)?["at"] == date)
+    }
+
+    @Test func datesInListsAndLocationsAreReadBackExactly() async throws {
+        let note = record("list")
+        let place = CLLocation(
+            coordinate: CLLocationCoordinate2D(latitude: 1, longitude: 2),
+            altitude: 3,
+            horizontalAccuracy: 4,
+            verticalAccuracy: 5,
+            timestamp: Self.dates[0]
+        )
+        note["times"] = Self.dates
+        note.encryptedValues["secretTimes"] = Self.dates
+        note["place"] = place
+        note["places"] = [place]
+        try await phone.privateDatabase.save(note)
+        for read in [note, try await laptop.privateDatabase.record(for: note.recordID)] {
+            #expect(read["times"] == Self.dates)
+            #expect(read.encryptedValues["secretTimes"] == Self.dates)
+            #expect((read["place"] as? CLLocation)?.timestamp == Self.dates[0])
+            #expect((read["places"] as? [CLLocation])?.first?.timestamp == Self.dates[0])
+            let data = try NSKeyedArchiver.archivedData(withRootObject: read, requiringSecureCoding: true)
+            let back = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data)
+            #expect(back?["times"] == Self.dates)
+        }
+    }
+
+    @Test func aChangeOfAnotherFieldKeepsTheExactDate() async throws {
+        let (note, date) = (record("a"), Self.dates[0])
+        note["at"] = date
+        try await phone.privateDatabase.save(note)
+        let read = try await laptop.privateDatabase.record(for: note.recordID)
+        read["text"] = "new"
+        try await laptop.privateDatabase.save(read)
+        #expect(try await phone.privateDatabase.record(for: note.recordID)["at"] == date)
+    }
+
+    @Test func anEncryptedDateIsReadBackExactly() async throws {
+        let key = PassphraseEncryptionKey("alice's own", cost: .light)
+        let safe = relay.device(of: "alice", named: "safe", encryptionKey: key)
+        let note = record("b")
+        note.encryptedValues["at"] = Self.dates[0]
+        try await safe.privateDatabase.save(note)
+        let other = relay.device(of: "alice", named: "other safe", encryptionKey: key)
+        #expect(try await other.privateDatabase.record(for: note.recordID).encryptedValues["at"] == Self.dates[0])
+    }
+
+    @Test func invalidDatesAreRefusedAndTheOldValueIsKept() async throws {
+        let note = record("c")
+        note["at"] = Self.dates[0]
+        try await phone.privateDatabase.save(note)
+        let never = Date(timeIntervalSinceReferenceDate: .nan)
+        let spot = CLLocationCoordinate2D(latitude: 1, longitude: 2)
+        let values: [any CKRecordValueProtocol] = [
+            never, Date(timeIntervalSinceReferenceDate: -.infinity), [Self.dates[0], never],
+            CLLocation(coordinate: spot, altitude: 0, horizontalAccuracy: 0, verticalAccuracy: 0, timestamp: never),
+        ]
+        for value in values {
+            note["at"] = value
+            await expect(.invalidArguments) { try await phone.privateDatabase.save(note) }
+            #expect(note["at"] == Self.dates[0])
+        }
+        note["at"] = Date.distantFuture
+        note.encryptedValues["secretly"] = never
+        await expect(.invalidArguments) { try await phone.privateDatabase.save(note) }
+        note.encryptedValues["secretly"] = Self.dates[1]
+        try await phone.privateDatabase.save(note)
+        #expect(try await laptop.privateDatabase.record(for: note.recordID)["at"] == Date.distantFuture)
+    }
+}
+
+/// Empty lists without an element type, such as `NSArray()`.
+@Suite struct UntypedListTests {
+    let database: CKDatabase
+
+    init() throws { database = try TestRelay().device(of: "alice").privateDatabase }
+
+    private func note(_ name: String, _ numbers: (any CKRecordValueProtocol)?) -> CKRecord {
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: name))
+        record["numbers"] = numbers
+        return record
+    }
+
+    @Test func anEmptyListTakesTheTypeOfItsField() async throws {
+        try await database.save(note("a", [1, 2]))
+        let empty = note("b", NSArray())
+        #expect(empty["numbers"] as? [Int] == [])
+        try await database.save(empty)
+        #expect(empty.changedKeys().isEmpty && empty["numbers"] as? [Int] == [])
+        // From here on the field has a type, also on other devices.
+        empty["numbers"] = [] as NSArray
+        _ = try await database.modifyRecords(saving: [empty], deleting: [], savePolicy: .allKeys)
+        let read = try await database.record(for: empty.recordID)
+        #expect(read["numbers"] as? [NSNumber] == [])
+        read["numbers"] = [3] as NSArray
+        try await database.save(read)
+        #expect(try await database.record(for: empty.recordID)["numbers"] as? [Int] == [3])
+    }
+
+    @Test func anUntypedListStaysUntypedInAnArchiveUntilItIsSetAgain() async throws {
+        try await database.save(note("a", [Date(timeIntervalSince1970: 1)]))
+        let kept = try #require(
+            try NSKeyedUnarchiver.unarchivedObject(
+                ofClass: CKRecord.self,
+                from: NSKeyedArchiver.archivedData(withRootObject: note("b", NSArray()), requiringSecureCoding: true)
+            )
+        )
+        try await database.save(kept)
+        #expect(try await database.record(for: kept.recordID)["numbers"] as? [Date] == [])
+        // A list with an element type must match the field's type.
+        let texts = note("c", NSArray())
+        texts["numbers"] = [String]()
+        await expect(.invalidArguments) { try await database.save(texts) }
+        texts["numbers"] = nil
+        texts["numbers"] = NSArray()
+        try await database.save(texts)
+    }
+
+    @Test(
+        "an untyped empty list cannot declare a new field, of a new type or of a known one",
+        arguments: [false, true]
+    )
+    func cannotDeclareAField(hasType: Bool) async throws {
+        if hasType { try await database.save(note("a", nil)) }
+        for empty in [NSArray(), NSMutableArray()] {
+            do {
+                try await database.save(note("b", empty))
+                Issue.record("the save should have failed")
+            } catch let error as CKError {
+                #expect(error.code == .invalidArguments)
+                let words = "cannot use an empty list to initialize a new field (field 'numbers' in record type 'Note'"
+                #expect("\(error)".contains(words), "\(error)")
+            }
+        }
+        // The field is still free for any type.
+        try await database.save(note("c", [1, 2]))
+        try await database.save(note("b", NSArray()))
+        #expect(try await database.record(for: CKRecord.ID(recordName: "b"))["numbers"] as? [Int] == [])
+    }
+
+    @Test("an empty Swift array has a type, so it can declare a new field")
+    func anEmptySwiftArrayDeclares() async throws {
+        try await database.save(note("a", [Date]()))
+        await expect(.invalidArguments) { try await database.save(note("b", ["text"])) }
+        try await database.save(note("b", [Date(timeIntervalSince1970: 1)]))
+    }
+
+    @Test("an untyped empty list in an encrypted field takes the field's type and cannot declare one")
+    func encryptedFields() async throws {
+        func secret(_ name: String, _ value: any CKRecordValueProtocol) -> CKRecord {
+            let record = note(name, nil)
+            record.encryptedValues["numbers"] = value
+            return record
+        }
+        await expect(.invalidArguments) { try await database.save(secret("a", NSArray())) }
+        try await database.save(secret("a", [1, 2]))
+        let empty = secret("b", NSArray())
+        let kept = try #require(
+            try NSKeyedUnarchiver.unarchivedObject(
+                ofClass: CKRecord.self,
+                from: NSKeyedArchiver.archivedData(withRootObject: empty, requiringSecureCoding: true)
+            )
+        )
+        try await database.save(kept)
+        let read = try await database.record(for: kept.recordID)
+        #expect(read.encryptedValues["numbers"] as? [Int] == [])
+        read.encryptedValues["numbers"] = [3] as NSArray
+        try await database.save(read)
+        read.encryptedValues["numbers"] = NSArray()
+        try await database.save(read)
+        #expect(try await database.record(for: kept.recordID).encryptedValues["numbers"] as? [Int] == [])
+    }
+}

@@ -1,5 +1,8 @@
 import Foundation
+import GRDB
+import Records
 import Testing
+import Wire
 import ZoneKit
 import ZoneMirror
 import ZoneTesting
@@ -154,5 +157,224 @@ import ZoneTesting
         #expect(try await world.phone.container.pendingExportCount(world.phone.mine) == 0)
         try await world.laptop.sync()
         #expect(try world.laptop.context().fetch(SharedNote.self).map(\.title).sorted() == ["Trip", "alice's"])
+    }
+}
+
+/// A participant who keeps copies has one copy of each shared object, however the share ends and whenever they fetch.
+///
+/// SharingRules.md, "The end of a share".
+@Suite(.timeLimit(.minutes(15))) struct KeptCopyTests {
+    let world: SharingWorld
+    let keeper: NotesApp
+    let share: CKShare
+
+    init() async throws {
+        world = try await SharingWorld()
+        keeper = try await NotesApp(
+            world.relay.device(of: "keeper@example.org", named: "keeper"),
+            keepsCopies: true
+        )
+        let link = try await world.share(publicly: true)
+        for app in [keeper, world.bob] {
+            try await app.container.acceptShareInvitations(from: [link], into: app.others)
+        }
+        share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
+    }
+
+    private var phone: NotesApp { world.phone }
+
+    private func stop() async throws { try await phone.container.stopSharing(share, in: phone.mine) }
+
+    /// Checks that the participant `keeper` has a private copy of the note with these memos, and no shared objects.
+    private func checkCopy(_ texts: [String] = ["1 passport", "2 tickets"]) throws {
+        let context = keeper.context()
+        let notes = try context.fetch(SharedNote.self)
+        #expect(notes.map(\.title) == ["Trip"] && notes.allSatisfy { $0.id != "trip" })
+        #expect(try keeper.memos == texts)
+        let all = try context.fetch(Memo.self)
+        #expect(all.count == texts.count && all.allSatisfy { $0.note.target == notes.first?.id })
+        #expect(try notes.allSatisfy { try context.store(of: $0) == keeper.mine })
+    }
+
+    private func checkOwner(_ texts: [String] = ["1 passport", "2 tickets"]) async throws {
+        for _ in 0..<2 { for app in [phone, world.laptop] { try await app.sync() } }
+        for app in [phone, world.laptop] {
+            #expect(try app.memos == texts)
+            #expect(try app.context().fetch(SharedNote.self).map(\.id) == ["trip"])
+            #expect(try await app.container.fetchShares(in: app.mine).isEmpty)
+        }
+    }
+
+    // MARK: Timing
+
+    @Test("a participant who fetches between two requests of the owner keeps the copy", arguments: 1...8)
+    func between(_ number: Int) async throws {
+        let keeper = keeper
+        phone.device.network.fail(request: number, by: .beforeAnswer { try? await keeper.container.fetchChanges() })
+        try await stop()
+        phone.device.network.failNothing()
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        try checkCopy()
+        try await checkOwner()
+    }
+
+    @Test("a share that ends between two requests of the participant leaves the copy", arguments: 1...6, [true, false])
+    func during(_ number: Int, _ hasNews: Bool) async throws {
+        if hasNews {
+            try phone.addMemo("3 map")
+            try await phone.sync()
+        }
+        let (phone, share) = (phone, share)
+        keeper.device.network.fail(
+            request: number,
+            by: .meanwhile { try? await phone.container.stopSharing(share, in: phone.mine) }
+        )
+        for _ in 0..<3 { try? await keeper.container.fetchChanges() }
+        keeper.device.network.failNothing()
+        if try await !phone.container.fetchShares(in: phone.mine).isEmpty { try await stop() }
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        // The participant may or may not have fetched the new memo.
+        let known = try keeper.memos
+        try checkCopy(known)
+        #expect(known.starts(with: ["1 passport", "2 tickets"]))
+        try await checkOwner(hasNews ? ["1 passport", "2 tickets", "3 map"] : ["1 passport", "2 tickets"])
+    }
+
+    enum Failure: CaseIterable, Sendable { case unreachable, losesAnswer, busy }
+
+    @Test("the participant keeps the copy if any request of the owner fails", arguments: 1...6, Failure.allCases)
+    func failing(_ number: Int, _ failure: Failure) async throws {
+        let fault: TestNetwork.Fault =
+            switch failure {
+            case .unreachable: .unreachable
+            case .losesAnswer: .losesAnswer
+            case .busy: .busy(retryAfter: .seconds(1))
+            }
+        phone.device.network.fail(request: number, by: fault)
+        try? await stop()
+        try await keeper.container.fetchChanges()
+        phone.device.network.failNothing()
+        for _ in 0..<3 {
+            try? await phone.sync()
+            try await keeper.container.fetchChanges()
+        }
+        if try await !phone.container.fetchShares(in: phone.mine).isEmpty { try await stop() }
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        try checkCopy()
+        try await checkOwner()
+    }
+
+    /// Records with unsent deletions cannot be moved, so ending the share takes more than one commit.
+    @Test("a share that ends with an unsent deletion also leaves the copy", arguments: 1...8)
+    func withDeletion(_ number: Int) async throws {
+        let context = phone.context()
+        try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
+        try context.save()
+        let keeper = keeper
+        phone.device.network.fail(request: number, by: .beforeAnswer { try? await keeper.container.fetchChanges() })
+        try await stop()
+        phone.device.network.failNothing()
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        let memos = try keeper.memos
+        try checkCopy(memos)
+        #expect(memos.contains("2 tickets"))
+        try await checkOwner(["2 tickets"])
+    }
+
+    @Test("ending a share takes one commit at the relay")
+    func oneCommit() async throws {
+        phone.device.network.forgetOperations()
+        let before = try await world.bob.device.sharedDatabase.databaseChanges(since: nil)
+        try await stop()
+        let writes = phone.device.network.operations.filter { !$0.contains("changes") && !$0.contains("subscriptions") }
+        #expect(writes.filter { $0.hasSuffix("records/move") }.count == 1)
+        #expect(!writes.contains { $0.hasSuffix("zones/modify") || $0.hasSuffix("records/modify") }, "\(writes)")
+        let after = try await world.bob.device.sharedDatabase.databaseChanges(since: before.changeToken)
+        #expect(after.deletions.count == 1 && after.modifications.isEmpty)
+    }
+
+    @Test("a share that starts and ends again leaves a second copy with the new objects")
+    func twice() async throws {
+        try await stop()
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        try checkCopy()
+        let link = try await world.share(publicly: true)
+        try await keeper.container.acceptShareInvitations(from: [link], into: keeper.others)
+        let again = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        try phone.addMemo("3 map")
+        try await phone.sync()
+        try await keeper.container.fetchChanges()
+        try await phone.container.stopSharing(again, in: phone.mine)
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        #expect(try keeper.context().fetch(SharedNote.self).count == 2)
+        #expect(
+            try keeper.context().fetch(Memo.self).map(\.text).sorted()
+                == ["1 passport", "1 passport", "2 tickets", "2 tickets", "3 map"]
+        )
+    }
+
+    // MARK: Moves out of the share
+
+    /// Moves one record out of the share's zone, as the owner's device.
+    private func moveAway(_ text: String) async throws -> RecordName {
+        let memo = try #require(try phone.context().fetch(Memo.self, \.text == text).first)
+        let body = ClientRequest.move(
+            [memo.id.text],
+            from: ZoneID(share.recordID.zoneID.zoneName),
+            to: ZoneID("com.apple.coredata.cloudkit.zone"),
+            operationID: "move \(text)"
+        )
+        _ = try await phone.device.privateDatabase.call("records/move", body, isWrite: true)
+        return memo.id
+    }
+
+    @Test("a record that the owner moves away is kept as a copy, and one that the owner deletes is not")
+    func movedAndDeleted() async throws {
+        _ = try await moveAway("1 passport")
+        let context = phone.context()
+        try context.delete(try #require(try context.fetch(Memo.self, \.text == "2 tickets").first))
+        try context.save()
+        try await phone.sync()
+        try await keeper.container.fetchChanges()
+        let there = keeper.context()
+        let memos = try there.fetch(Memo.self)
+        #expect(memos.map(\.text) == ["1 passport"])
+        #expect(try memos.allSatisfy { try there.store(of: $0) == keeper.mine })
+        #expect(try there.fetch(SharedNote.self).map(\.id) == ["trip"])
+        let events = try await keeper.container.events(of: keeper.others)
+        #expect(events.contains { $0.details.contains(.keptCopy(1)) })
+    }
+
+    @Test("an edit of a record that was moved away does not bring it back, and is in the copy")
+    func editedAndMoved() async throws {
+        for app in [keeper, world.bob] {
+            let context = app.context()
+            let memo = try #require(try context.fetch(Memo.self, \.text == "1 passport").first)
+            try context.edit(Memo.self, memo.id) { $0.text = "1 edited by \(app.device.name)" }
+            try context.save()
+        }
+        _ = try await moveAway("1 passport")
+        for app in [keeper, world.bob] {
+            try? await app.container.sendChanges()
+            try await app.container.fetchChanges()
+            #expect(try await app.container.pendingExportCount(app.others) == 0)
+        }
+        #expect(try keeper.context().fetch(Memo.self).map(\.text).sorted() == ["1 edited by keeper", "2 tickets"])
+        #expect(try world.bob.memos == ["2 tickets"])
+        for _ in 0..<2 { try await phone.sync() }
+        #expect(try phone.memos == ["1 passport", "2 tickets"])
+    }
+
+    @Test("a record that is moved away and back is the same object again")
+    func backAgain() async throws {
+        let id = try await moveAway("1 passport")
+        let zone = ZoneID(share.recordID.zoneID.zoneName)
+        let home = ZoneID("com.apple.coredata.cloudkit.zone")
+        let body = ClientRequest.move([id.text], from: home, to: zone, operationID: "back")
+        _ = try await phone.device.privateDatabase.call("records/move", body, isWrite: true)
+        try await keeper.container.fetchChanges()
+        #expect(try keeper.memos == ["1 passport", "2 tickets"])
+        #expect(try keeper.context().object(Memo.self, id) != nil)
+        #expect(try keeper.context().fetch(Memo.self).count == 2)
     }
 }

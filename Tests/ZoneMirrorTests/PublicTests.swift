@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import Records
 import TestSupport
 import Testing
@@ -354,5 +355,294 @@ extension MirroredContainer {
         } catch let error where error.code != .relay {
             throw error
         } catch {}
+    }
+}
+
+/// Many-to-many links in a public database, where their removal is not synced either.
+///
+/// See PublicData.md, "Deletion does not travel".
+@Suite(.timeLimit(.minutes(15))) struct PublicLinkTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func board(_ user: String) async throws -> Mirrored {
+        let clock = relay.clock
+        var conditions = MirrorConditions()
+        conditions.wallClock = { clock.date }
+        let mirror = try await Mirrored(relay.device(of: user), scope: .public, conditions: conditions)
+        // An empty database does not know the record types yet.
+        try? await mirror.container.fetchChanges()
+        return mirror
+    }
+
+    private func tags(_ mirror: Mirrored, _ name: RecordName) throws -> [String] {
+        try mirror.context().related(to: Note(id: name, title: ""), \.tags).map(\.id.text).sorted()
+    }
+
+    @Test func reconcilingRemovesDeletedLinks() async throws {
+        let alice = try await board("alice")
+        let bob = try await board("bob")
+        let context = alice.context()
+        let notes = ["a", "b"].map { Note(id: RecordName($0), title: $0) }
+        let tags = ["s", "t"].map { Tag(id: RecordName($0)) }
+        for note in notes { try context.insert(note) }
+        for tag in tags { try context.insert(tag) }
+        for note in notes { for tag in tags { try context.link(note, \.tags, tag) } }
+        try context.save()
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await bob.container.pollNow()
+        try context.unlink(notes[0], \.tags, tags[0])
+        try context.delete(Note.self, id: "b")
+        try context.save()
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await bob.container.pollNow()
+        // Bob's unsent objects and links are kept.
+        let own = bob.context()
+        try own.insert(Note(id: "c", title: "c"))
+        try own.link(Note(id: "c", title: ""), \.tags, tags[1])
+        try own.save()
+        #expect(try self.tags(bob, "a") == ["s", "t"])
+        #expect(try await bob.container.reconcile(Note.self) == 1)
+        #expect(try self.tags(bob, "a") == ["t"])
+        #expect(try bob.titles == ["a": "a", "c": "c"])
+        #expect(try await bob.container.reconcile(Tag.self) == 0)
+        // The removed links have no rows left, and their removal is not sent.
+        let database = try #require(bob.container.database(of: bob.store))
+        let pairs = try await database.read { try String.fetchAll($0, sql: "SELECT id FROM Note_tags ORDER BY id") }
+        #expect(pairs == ["Note_tags.a.t", "Note_tags.c.t"])
+        try await bob.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try self.tags(alice, "c") == ["t"])
+    }
+
+    /// Without any links, the relay does not know their record type.
+    @Test func reconcilingSucceedsWithoutAnyLinks() async throws {
+        let alice = try await board("alice")
+        try alice.save(Note(id: "a", title: "a"))
+        try await alice.container.sendChanges()
+        #expect(try await alice.container.reconcile(Note.self) == 0)
+        #expect(try alice.titles == ["a": "a"])
+    }
+
+    /// Deleting an object does not fail if other users own links to it that the caller may not delete.
+    @Test func linksOfOtherUsersDoNotPreventADeletion() async throws {
+        let alice = try await board("alice")
+        let bob = try await board("bob")
+        let context = alice.context()
+        try context.insert(Tag(id: "t"))
+        try context.insert(Tag(id: "s"))
+        try context.save()
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await bob.container.pollNow()
+        let own = bob.context()
+        try own.insert(Note(id: "n", title: "bob's"))
+        for tag in ["s", "t"] as [RecordName] { try own.link(Note(id: "n", title: ""), \.tags, Tag(id: tag)) }
+        try own.save()
+        try await bob.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        try context.delete(Tag.self, id: "t")
+        try context.save()
+        try await alice.container.sendChanges()
+        #expect(try await alice.container.rejectedWrites(alice.store).isEmpty)
+        #expect(try await alice.container.pendingExportCount(alice.store) == 0)
+        #expect(try tags(alice, "n") == ["s"])
+        #expect(try await bob.container.reconcile(Tag.self) == 1)
+        #expect(try tags(bob, "n") == ["s"])
+        // Removing another user's link explicitly is rejected.
+        try context.unlink(Note(id: "n", title: ""), \.tags, Tag(id: "s"))
+        let error = #expect(throws: MirrorError.self) { try context.save() }
+        let link = ObjectID(store: alice.store, entity: "Note_tags", name: "Note_tags.n.s")
+        #expect(error?.code == .permissionFailure([link]))
+    }
+}
+
+/// A public store with changing users, and with automatic sync.
+@Suite(.timeLimit(.minutes(15))) struct PublicUserTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func board(_ device: TestDevice, isAutomatic: Bool = false) async throws -> Mirrored {
+        let conditions = isAutomatic ? MirrorConditions(device.connection.conditions ?? SyncConditions()) : nil
+        return try await Mirrored(
+            device,
+            model: MirrorModel(Post.self),
+            scope: .public,
+            isAutomatic: isAutomatic,
+            conditions: conditions ?? MirrorConditions()
+        )
+    }
+
+    private func write(_ mirror: Mirrored, _ post: Post) throws {
+        let context = mirror.context()
+        try context.insert(post)
+        try context.save()
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ text: String) throws {
+        let context = mirror.context()
+        try context.edit(Post.self, name) { $0.text = text }
+        try context.save()
+    }
+
+    private func texts(_ mirror: Mirrored) async throws -> [String: String] {
+        relay.clock.advance(by: .seconds(60))
+        try await mirror.container.pollNow()
+        let posts = try mirror.context().fetch(Post.self)
+        return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
+    }
+
+    /// A user with credentials may write before the first contact with the relay; a visitor may not.
+    @Test func postsWrittenBeforeTheFirstContactAreSent() async throws {
+        let mirror = try await board(relay.device(of: "alice"))
+        mirror.device.network.cut()
+        #expect(mirror.container.canModifyManagedObjects(in: mirror.store))
+        try write(mirror, Post(id: "a", text: "1"))
+        try edit(mirror, "a", "2")
+        #expect(mirror.container.canUpdateRecord(for: ObjectID(store: mirror.store, entity: "Post", name: "a")))
+        mirror.device.network.heal()
+        try await mirror.container.sendChanges()
+        let visitor = try await board(relay.visitor())
+        #expect(!visitor.container.canModifyManagedObjects(in: visitor.store))
+        #expect(throws: MirrorError.self) { try write(visitor, Post(id: "b", text: "a visitor's")) }
+        #expect(try await texts(visitor) == ["a": "2"])
+    }
+
+    /// All users share one file; a user's changes are sent with that user's credentials, or stay pending.
+    @Test(arguments: [false, true]) func unsentChangesAreNotSentAsTheNextUser(_ signsOut: Bool) async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "sent", text: "1"))
+        try await mirror.container.sendChanges()
+        try write(mirror, Post(id: "unsent", text: "Alice's"))
+        try edit(mirror, "sent", "2")
+        if signsOut {
+            device.connection.credentials.replace(webAuthToken: nil)
+            try? await mirror.sync()
+        }
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "b", text: "Bob's"))
+        #expect(try await mirror.container.pendingExports(mirror.store).map(\.name.text) == ["b"])
+        try await mirror.container.sendChanges()
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        // Bob may not change them either, because the changes would be sent as his.
+        #expect(throws: MirrorError.self) { try edit(mirror, "unsent", "Bob's now") }
+        let reader = try await board(relay.device(of: "carol"))
+        #expect(try await texts(reader) == ["sent": "1", "b": "Bob's"])
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.sync()
+        #expect(try await texts(reader) == ["sent": "2", "b": "Bob's", "unsent": "Alice's"])
+        let unsent = ObjectID(store: mirror.store, entity: "Post", name: "unsent")
+        #expect(mirror.container.canUpdateRecord(for: unsent))
+        #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+    }
+
+    /// SQL may not change objects with another user's unsent changes, because they would be sent as the current user's.
+    ///
+    /// This also holds after a program without a mirror has added columns to the tables.
+    @Test(arguments: [false, true])
+    func sqlCannotChangeObjectsWithUnsentChangesOfAnotherUser(_ hasOtherContainer: Bool) async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "sent", text: "1"))
+        try await mirror.container.sendChanges()
+        try edit(mirror, "sent", "Alice's")
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        if hasOtherContainer {
+            let attributes = [Attribute("text", .string), Attribute("deletedAt", .date), Attribute("mood", .string)]
+            let otherContainer = MirroredContainer(
+                model: MirrorModel(entities: [Entity("Post", attributes: attributes)]),
+                stores: [StoreDescription(url: URL(filePath: mirror.store.text))]
+            )
+            try await otherContainer.loadStores()
+            await otherContainer.close()
+        }
+        let database = try #require(mirror.container.database(of: mirror.store))
+        for sql in ["UPDATE Post SET text = 'Bob''s'", "DELETE FROM Post"] {
+            let error = await #expect(throws: DatabaseError.self) {
+                try await database.write { try $0.execute(sql: sql) }
+            }
+            #expect(error?.message?.contains("Another user") == true)
+        }
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.sync()
+        let reader = try await board(relay.device(of: "carol"))
+        #expect(try await texts(reader) == ["sent": "Alice's"])
+        try await database.write { try $0.execute(sql: "UPDATE Post SET text = 'by SQL'") }
+        try await mirror.container.sendChanges()
+        #expect(try await texts(reader) == ["sent": "by SQL"])
+    }
+
+    /// The next user may not drop them either; the explanation says that they belong to another user.
+    @Test func unsentChangesCanOnlyBeDroppedByTheirUser() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "a", text: "1"))
+        try await mirror.container.sendChanges()
+        try edit(mirror, "a", "Alice's")
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        let post = ObjectID(store: mirror.store, entity: "Post", name: "a")
+        let error = await #expect(throws: MirrorError.self) { try await mirror.container.dropPendingExport(of: post) }
+        #expect(error?.code == .objectUnavailable)
+        let explanation = try await mirror.container.explain(post)
+        #expect(explanation.state == .pending && explanation.reason.contains("Another user"))
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.container.fetchChanges()
+        #expect(try await mirror.container.pendingExports(mirror.store) == [post])
+        #expect(try await mirror.container.explain(post).reason.contains("Another user") == false)
+        try await mirror.container.dropPendingExport(of: post)
+        #expect(try await texts(mirror) == ["a": "1"])
+    }
+
+    /// Only the user who made a rejected write may retry or discard it.
+    @Test func rejectedWritesBelongToTheirUser() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        relay.limits.recordBytes = 2_000
+        try write(mirror, Post(id: "x", text: String(repeating: "x", count: 3_000)))
+        await #expect(throws: MirrorError.self) { try await mirror.container.sendChanges() }
+        let refused = try #require(try await mirror.container.rejectedWrites(mirror.store).first)
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try? await mirror.container.fetchChanges()
+        #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        let error = await #expect(throws: MirrorError.self) { try await mirror.container.retry(refused) }
+        #expect(error?.code == .objectUnavailable)
+        try await mirror.container.discard(refused)
+        #expect(try await mirror.container.export(refused).isEmpty)
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.container.fetchChanges()
+        #expect(try await mirror.container.rejectedWrites(mirror.store) == [refused])
+        try await mirror.container.retry(refused)
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 1)
+    }
+
+    /// The initial import is completed by scheduled polls, without a call.
+    @Test func scheduledPollsCompleteTheInitialImport() async throws {
+        let writer = try await board(relay.device(of: "alice"))
+        try? await writer.container.fetchChanges()
+        try write(writer, Post(id: "a", text: "Hello"))
+        try await writer.container.sendChanges()
+        let mirror = try await board(relay.device(of: "bob"), isAutomatic: true)
+        try await relay.settle()
+        #expect(try await mirror.container.hasCompletedInitialImport(mirror.store))
+        let first = try #require(try await mirror.container.lastSuccessfulImport(mirror.store))
+        await relay.advance(by: .seconds(3_600))
+        let next = try #require(try await mirror.container.lastSuccessfulImport(mirror.store))
+        #expect(next.timeIntervalSince(first) > 1_700)
+        await mirror.container.close()
     }
 }

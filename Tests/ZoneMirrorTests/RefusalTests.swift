@@ -1,5 +1,7 @@
 import Foundation
 import Records
+import RelayAPI
+import RelayCore
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -208,5 +210,373 @@ import ZoneTesting
         phone.device.network.forgetOperations()
         try await phone.sync()
         #expect(!phone.device.network.operations.contains { $0.hasSuffix("records/modify") })
+    }
+}
+
+/// Objects moving to another zone whose copies the relay rejects, or whose changes the user drops: the originals on the
+/// relay stay visible to all devices.
+@Suite(.timeLimit(.minutes(15))) struct RefusedMoveTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func device(_ name: String, relayMoves: Bool = true) async throws -> Mirrored {
+        var conditions = MirrorConditions()
+        conditions.relayMoves = relayMoves
+        return try await Mirrored(relay.device(of: "alice", named: name), conditions: conditions)
+    }
+
+    private func edit(_ mirror: Mirrored, _ title: String) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, "n") { $0.title = title }
+        try context.save()
+    }
+
+    private func zone(_ mirror: Mirrored) async throws -> String? {
+        let id = ObjectID(store: mirror.store, entity: "Note", name: "n")
+        return try await mirror.container.recordID(for: id)?.zoneID.zoneName
+    }
+
+    /// Changes besides the move become rejected writes; the move is retried.
+    @Test(arguments: [true, false]) func aRejectedMoveLosesNothing(_ isEdited: Bool) async throws {
+        let (phone, laptop) = (try await device("phone", relayMoves: false), try await device("laptop"))
+        try phone.save(Note(id: "n", title: "a"))
+        try await phone.sync()
+        let id = ObjectID(store: phone.store, entity: "Note", name: "n")
+        let (_, share, _) = try await phone.container.share([id])
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        if isEdited { try edit(phone, "b") }
+        let answer = #"{"records":[{"recordName":"n","reason":"no","serverErrorCode":"BAD_REQUEST"}]}"#
+        phone.device.network.fail(request: 1, of: "records/modify", by: .answered(status: 200, body: answer))
+        await #expect(throws: MirrorError.self) {
+            try await phone.container.stopSharing(share, in: phone.store)
+            try await phone.container.sendChanges()
+        }
+        #expect(try phone.titles == ["n": "a"])
+        let refused = try await phone.container.rejectedWrites(phone.store)
+        #expect(refused.map { $0.fields["CD_title"] } == (isEdited ? ["b"] : []))
+        for mirror in [laptop, phone, laptop] {
+            try await mirror.sync()
+            #expect(try mirror.titles == ["n": "a"])
+        }
+        for write in refused { try await phone.container.retry(write) }
+        for mirror in [phone, laptop] {
+            try await mirror.sync()
+            #expect(try mirror.titles == ["n": isEdited ? "b" : "a"])
+            #expect(try await zone(mirror) == "com.apple.coredata.cloudkit.zone")
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+        #expect(try await phone.device.privateDatabase.allRecordZones().count == 2)
+    }
+
+    /// Dropping the changes of an object affects neither the object nor its move.
+    @Test(arguments: [true, false]) func droppingAChangeDuringAMoveLosesNothing(_ isEdited: Bool) async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "n", title: "a"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        let id = ObjectID(store: phone.store, entity: "Note", name: "n")
+        phone.device.network.fail(request: 1, of: "records/move", by: .unreachable)
+        await #expect(throws: MirrorError.self) { try await phone.container.share([id]) }
+        if isEdited { try edit(phone, "b") }
+        try await phone.container.dropPendingExport(of: id)
+        #expect(try phone.titles == ["n": "a"])
+        let (_, share, _) = try await phone.container.share([id])
+        for mirror in [phone, laptop] {
+            try await mirror.sync()
+            #expect(try mirror.titles == ["n": "a"])
+            #expect(try await zone(mirror) == share.recordID.zoneID.zoneName)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+}
+
+/// Many-to-many links of an object whose creation the relay rejects.
+///
+/// On the relay, links are separate records; in `rejectedWrites` they are part of the object's write. See Sync.md,
+/// "Refused writes".
+@Suite(.timeLimit(.minutes(15))) struct RefusedPairTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    /// Returns a phone with a note and two tags.
+    ///
+    /// The relay rejects the note's stars and, with `refusesTag`, the tags' words.
+    private func phone(_ folder: TemporaryFolder, refusesTag: Bool) async throws -> Mirrored {
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        for (type, field) in [("CD_Note", "CD_stars")] + (refusesTag ? [("CD_Tag", "CD_word")] : []) {
+            let record = CKRecord(recordType: type, recordID: CKRecord.ID(recordName: type))
+            record[field] = field == "CD_word" ? 1 : "three"
+            try await raw.save(record)
+        }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        let context = phone.context()
+        var note = Note(id: "n", title: "a")
+        note.stars = 3
+        try context.insert(note)
+        for name in ["s", "t"] as [RecordName] {
+            try context.insert(Tag(id: name))
+            try context.link(note, \.tags, Tag(id: name))
+        }
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        return phone
+    }
+
+    private func mendSchema() async throws {
+        try await relay.changeSchema {
+            $0["CD_Note"]?.fields["CD_stars"] = RecordType.Field(.scalar(.int64))
+            $0["CD_Tag"]?.fields["CD_word"] = RecordType.Field(.scalar(.string))
+        }
+    }
+
+    private func tags(_ mirror: Mirrored) throws -> [String] {
+        try mirror.context().related(to: Note(id: "n", title: ""), \.tags).map(\.id.text).sorted()
+    }
+
+    /// This works after a restart, and if a tag is rejected as well.
+    @Test(arguments: [false, true]) func linksAreSentWithARetriedObject(_ refusesTag: Bool) async throws {
+        let folder = try TemporaryFolder()
+        var phone = try await phone(folder, refusesTag: refusesTag)
+        #expect(try phone.titles == [:])
+        let names = refusesTag ? ["n", "s", "t"] : ["n"]
+        #expect(try await phone.container.rejectedWrites(phone.store).map(\.recordName).sorted() == names)
+        await phone.container.close()
+        phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        try await mendSchema()
+        try await phone.container.fetchChanges()
+        try await phone.sync()
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try await laptop.sync()
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["n": "a"])
+            #expect(try tags(mirror) == ["s", "t"])
+        }
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+    }
+
+    /// A retry restores no links to deleted tags, and no records are left of them.
+    @Test func aRetryRestoresOnlyLinksToExistingObjects() async throws {
+        let phone = try await phone(try TemporaryFolder(), refusesTag: false)
+        let context = phone.context()
+        try context.delete(Tag.self, id: "s")
+        try context.save()
+        try await phone.sync()
+        try await mendSchema()
+        let refused = try #require(try await phone.container.rejectedWrites(phone.store).first)
+        try await phone.container.retry(refused)
+        try await phone.sync()
+        #expect(try tags(phone) == ["t"])
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        let all = try await raw.recordZoneChanges(inZoneWith: home, since: nil).modificationResultsByID.keys
+        #expect(Set(all.map(\.recordName)) == ["n", "t", "Note_tags.n.t"])
+    }
+
+    /// Links that were removed meanwhile are not restored.
+    @Test func aRetryKeepsTheCurrentLinks() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let context = phone.context()
+        let (note, tag) = (Note(id: "n", title: "1"), Tag(id: "t"))
+        try context.insert(note)
+        try context.insert(tag)
+        try context.link(note, \.tags, tag)
+        try context.save()
+        try await phone.sync()
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_at"] = "noon"
+        try await raw.save(record)
+        try context.edit(Note.self, "n") { $0.at = Date(timeIntervalSince1970: 0) }
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        try context.unlink(note, \.tags, tag)
+        try context.save()
+        try await phone.sync()
+        try await relay.changeSchema { $0["CD_Note"]?.fields["CD_at"] = RecordType.Field(.scalar(.timestamp)) }
+        try await phone.container.retry(try #require(try await phone.container.rejectedWrites(phone.store).first))
+        try await phone.sync()
+        #expect(try phone.context().object(Note.self, "n")?.at == Date(timeIntervalSince1970: 0))
+        #expect(try tags(phone) == [])
+    }
+}
+
+/// Failures of different kinds are counted separately for each change.
+@Suite(.timeLimit(.minutes(15))) struct RepeatedFailureTests {
+    let relay: TestRelay
+    let phone: Mirrored
+    let laptop: Mirrored
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try phone.save(Note(id: "a", title: "1"))
+        try await phone.sync()
+        try await laptop.sync()
+        // The phone's next request causes a conflict.
+        for (mirror, title) in [(phone, "phone"), (laptop, "laptop")] {
+            let context = mirror.context()
+            try context.edit(Note.self, "a") { $0.title = title }
+            try context.save()
+        }
+        try await laptop.sync()
+    }
+
+    @Test func aConflictDoesNotCountAsAServerError() async throws {
+        let body = #"{"records":[{"recordName":"a","serverErrorCode":"INTERNAL_ERROR","reason":"broken"}]}"#
+        phone.device.network.fail(request: 2, of: "records/modify", by: .answered(status: 200, body: body))
+        try? await phone.container.sendChanges()
+        #expect(try phone.titles == ["a": "phone"])
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] { #expect(try mirror.titles == ["a": "phone"]) }
+    }
+
+    /// Another device shares the object between the conflict and the next attempt.
+    @Test func anObjectMovedAfterAConflictIsFound() async throws {
+        let laptop = laptop
+        let id = ObjectID(store: laptop.store, entity: "Note", name: "a")
+        phone.device.network.fail(
+            request: 2,
+            of: "records/modify",
+            by: .meanwhile { _ = try? await laptop.container.share([id], title: "Ours") }
+        )
+        try await phone.container.sendChanges()
+        for mirror in [phone, laptop, phone, laptop] { try await mirror.sync() }
+        let fresh = try await Mirrored(relay.device(of: "alice", named: "fresh"))
+        try await fresh.sync()
+        for mirror in [phone, laptop, fresh] {
+            #expect(try mirror.titles == ["a": "phone"])
+            #expect(try await mirror.container.fetchShares(in: mirror.store).count == 1)
+        }
+        let database = phone.device.privateDatabase
+        var places: [String] = []
+        for zone in try await database.allRecordZones() where zone.zoneID != CKRecordZone.default().zoneID {
+            let page = try await database.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+            places += page.modificationResultsByID.keys.map(\.recordName).filter { $0 == "a" }
+        }
+        #expect(places == ["a"])
+    }
+}
+
+/// Writes rejected because of the schema are retried automatically after the schema changes.
+@Suite(.timeLimit(.minutes(15))) struct SchemaChangeTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    @Test func aWriteRejectedByTheSchemaIsRetriedAfterASchemaChange() async throws {
+        // Another program has created the field as a string.
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_stars"] = "three"
+        try await raw.save(record)
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let context = phone.context()
+        var note = Note(id: "n", title: "a")
+        note.stars = 3
+        try context.insert(note)
+        relay.limits.recordBytes = 2_000
+        try context.insert(Note(id: "x", title: String(repeating: "x", count: 3_000)))
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try await phone.container.rejectedWrites(phone.store).count == 2)
+        // Without a schema change, the write is not retried.
+        phone.device.network.forgetOperations()
+        try await phone.sync()
+        #expect(!phone.device.network.operations.contains { $0.hasSuffix("records/modify") })
+        #expect(try phone.titles == [:])
+        try await relay.changeSchema { $0["CD_Note"]?.fields["CD_stars"] = RecordType.Field(.scalar(.int64)) }
+        try await phone.container.fetchChanges()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try phone.titles == ["n": "a"])
+        // The write with another reason is rejected once more, and not retried again.
+        let left = try await phone.container.rejectedWrites(phone.store)
+        #expect(left.map(\.object.name.text.first) == ["x"], "\(left.map(\.explanation))")
+        try await phone.sync()
+        #expect(try phone.context().object(Note.self, "n")?.stars == 3)
+        #expect(
+            try await phone.container.syncState(of: .init(store: phone.store, entity: "Note", name: "n")) == .synced
+        )
+    }
+
+    /// An automatic retry does not undo later edits or deletions.
+    @Test(arguments: [MergePolicy.mergeByPropertyObjectTrump, .mergeByPropertyStoreTrump, .error])
+    func aRetryIsMergedLikeAnyChange(_ policy: MergePolicy) async throws {
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_at"] = "noon"
+        try await raw.save(record)
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone")) { $0.cloud?.mergePolicy = policy }
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try phone.save(Note(id: "n", title: "1"), Note(id: "m", title: "1"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        let noon = Date(timeIntervalSince1970: 43_200)
+        for name in ["n", "m"] as [RecordName] { try edit(phone, name) { ($0.at, $0.title) = (noon, "phone's") } }
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try phone.titles == ["n": "1", "m": "1"])
+        // Meanwhile the laptop edits one note and deletes the other, and the phone edits the first again.
+        try edit(laptop, "n") { ($0.title, $0.done) = ("laptop's", true) }
+        try laptop.delete("m")
+        try await laptop.sync()
+        try await phone.container.fetchChanges()
+        try edit(phone, "n") { $0.stars = 5 }
+        try await relay.changeSchema { $0["CD_Note"]?.fields["CD_at"] = RecordType.Field(.scalar(.timestamp)) }
+        for mirror in [phone, laptop, phone, laptop] { try await mirror.sync() }
+        let isMerged = policy != .error
+        for mirror in [phone, laptop] {
+            let note = try #require(try mirror.context().object(Note.self, "n"))
+            #expect(note.title == (policy == .mergeByPropertyObjectTrump ? "phone's" : "laptop's"))
+            #expect(note.done && note.stars == 5 && note.at == (isMerged ? noon : nil))
+            #expect(try mirror.titles.count == 1)
+        }
+        // Writes that are not retried automatically stay for a decision, with all of their values.
+        let left = try await phone.container.rejectedWrites(phone.store)
+        #expect(left.map(\.object.name) == (isMerged ? ["m"] : ["n", "m"]))
+        for write in left { try await phone.container.retry(write) }
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        #expect(try laptop.titles["m"] == "phone's")
+        let note = try #require(try laptop.context().object(Note.self, "n"))
+        #expect(note.at == noon && note.done && note.stars == 5)
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, name, change)
+        try context.save()
+    }
+
+    /// Encrypting a property later cannot protect values that were sent as plain text.
+    @Test func aPropertySentAsPlainTextCannotBecomeEncrypted() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        let plain = Entity("Diary", attributes: [Attribute("secret", .string), Attribute("title", .string)])
+        let before = try await Mirrored(device, model: MirrorModel(entities: [plain]), folder: folder)
+        await before.container.close()
+        var sealed = plain
+        sealed.attribute("secret") { $0.isEncrypted = true }
+        let error = await #expect(throws: MirrorError.self) {
+            try await Mirrored(device, model: MirrorModel(entities: [sealed]), folder: folder)
+        }
+        let wanted = Violation.encryptionNotAllowed(entity: "Diary", attribute: "secret", reason: .existsUnencrypted)
+        #expect(error?.code == .modelIncompatible([wanted]))
+        var added = plain
+        added.attributes.append(Attribute("sealed", .string))
+        added.attribute("sealed") { $0.isEncrypted = true }
+        _ = try await Mirrored(device, model: MirrorModel(entities: [added]), folder: folder)
+    }
+}
+
+extension TestRelay {
+    /// Edits the record types of the development schema, as an administrator would.
+    func changeSchema(_ change: @escaping @Sendable (inout [String: RecordType]) -> Void) async throws {
+        let container = try #require(ContainerID(TestRelay.containerIdentifier))
+        let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))
+        try await store.write { writer throws(RelayError) in
+            var types = try writer.schema.types
+            change(&types)
+            try writer.define(types)
+        }
     }
 }

@@ -258,3 +258,150 @@ extension RelayError {
         "This address is invalid or has expired. Request a new one with assets/upload, or fetch the record again."
     )
 }
+
+/// Responses to download addresses.
+extension AssetDesk {
+    /// Responds to a download address with the file, if the field still contains the asset and the user may still read
+    /// it.
+    func download(_ request: APIRequest) async throws(RelayError) -> APIResponse {
+        guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
+            let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
+            let download = Download(parts), stands(download.holder), let asset = try asset(of: download)
+        else { throw .assetAddressEnded }
+        let keep = try keep(of: download.home)
+        guard let file = keep.file(of: download.hash) else { throw .assetDamaged }
+        if download.scope == .public {
+            try transfers.check(download.home, stores.store(of: download.home), at: time.now())
+        }
+        let tag = "\"\(download.hash.hex)\""
+        if request.holds(tag) { return .notModified(tag) }
+        guard file.size == asset.size, try await keep.isSound(file, of: download.hash) else { throw .assetDamaged }
+        return respond(to: request, with: file, tag: tag, from: download)
+    }
+
+    private func respond(
+        to request: APIRequest,
+        with file: AssetFile,
+        tag: String,
+        from download: Download
+    ) -> APIResponse {
+        var response = APIResponse(status: .ok)
+        response.headers[.contentType] = "application/octet-stream"
+        response.headers[.contentDisposition] = "attachment"
+        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[.contentSecurityPolicy] = "default-src 'none'; sandbox"
+        response.headers[.cacheControl] = APIResponse.assetCaching
+        response.headers[.acceptRanges] = "bytes"
+        response.headers[.eTag] = tag
+        let isForThis = request.headers[.ifRange].map { $0 == tag } ?? true
+        switch ByteRange(isForThis ? request.headers[.range] : nil, size: file.size) {
+        case .whole: response.file = FileBody(path: file.path, offset: 0, length: file.size)
+        case .part(let offset, let length):
+            response.status = .partialContent
+            response.headers[.contentRange] = "bytes \(offset)-\(offset + length - 1)/\(file.size)"
+            response.file = FileBody(path: file.path, offset: offset, length: length)
+        case .none:
+            response.status = .rangeNotSatisfiable
+            response.headers[.contentRange] = "bytes */\(file.size)"
+        }
+        if download.scope == .public, request.method != .head, let body = response.file {
+            transfers.count(body.length, of: download.home)
+        }
+        return response
+    }
+
+    /// Returns whether the credential is still valid: addresses end with the session or key, but not while the
+    /// directory is unreadable.
+    func stands(_ holder: AddressHolder?) -> Bool {
+        switch holder {
+        case .session(let id): (try? authenticator.isStillGood(id)) ?? true
+        case .serverKey(let id): (try? authenticator.isStillGood(.serverKey(id))) ?? true
+        case nil: true
+        }
+    }
+
+    /// Returns the asset in the field if it is still the same and the user may still read it.
+    private func asset(of download: Download) throws(RelayError) -> Asset? {
+        let store = try stores.store(of: download.home)
+        let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
+        let database = DatabaseAddress(scope: download.scope, caller: caller)
+        return try store.read { reader throws(RelayError) in
+            guard let zone = try? database.zone(download.zone), try reader.zone(zone, in: database) != nil else {
+                return nil
+            }
+            var value: FieldValue?
+            try LookupRecords([download.record], in: zone, of: database)
+                .visit(from: reader) { _, found throws(RelayError) in
+                    guard case .success(let record) = found else { return }
+                    value = try Self.value(of: download.field, in: record)
+                }
+            return value?.assets.first { $0.fileChecksum == download.hash.checksum }
+        }
+    }
+
+    private static func value(of field: String, in record: StoredRecord) throws(RelayError) -> FieldValue? {
+        do throws(JSONError) {
+            return try FieldsJSON.value(of: field, in: record.fields)
+        } catch {
+            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+        }
+    }
+}
+
+extension RelayError {
+    fileprivate static let assetDamaged = RelayError(
+        .internalError,
+        "The file of this asset is damaged or lost. Upload it again, or ask the operator to restore it from a backup (zonecast assets verify)."
+    )
+}
+
+/// Conditional requests: a file that the client already has is not sent again.
+extension APIRequest {
+    /// Returns whether `If-None-Match` contains this entity tag, strong or weak, or `*`.
+    ///
+    /// See RFC 9110, 13.1.2.
+    func holds(_ tag: String) -> Bool {
+        guard let list = headers[.ifNoneMatch] else { return false }
+        return list.split(separator: ",").contains { item in
+            var item = item.drop { $0 == " " || $0 == "\t" }
+            while item.last == " " || item.last == "\t" { item.removeLast() }
+            return item == "*" || item == tag || item == "W/\(tag)"
+        }
+    }
+}
+
+extension APIResponse {
+    /// The caching of assets: one hour, only in private caches.
+    static let assetCaching = "private, max-age=3600"
+
+    /// Returns the response that the client's copy with this tag is current.
+    ///
+    /// See RFC 9110, 15.4.5.
+    static func notModified(_ tag: String) -> APIResponse {
+        var response = APIResponse(status: .notModified)
+        response.headers[.eTag] = tag
+        response.headers[.cacheControl] = assetCaching
+        return response
+    }
+}
+
+/// The size limit and lifetimes of assets.
+///
+/// See Wire.md, "Asset operations", and Reliability.md, "Paths and asset addresses".
+package struct AssetSettings: Sendable {
+    /// The maximum size of an asset in bytes.
+    ///
+    /// Apple's documentation says 15 MB and 50 MB.
+    package var largest: Int64 = 50 * 1024 * 1024
+    /// The validity of an upload address.
+    package var uploadLifetime = Duration.seconds(15 * 60)
+    /// How long after its upload an asset can be saved in a record.
+    package var receiptLifetime = Duration.seconds(60 * 60)
+    /// The validity of a download address.
+    package var downloadLifetime = Duration.seconds(60 * 60)
+
+    package init() {}
+
+    /// The age at which an unused asset is deleted: no address and no receipt can refer to it any more.
+    package var unusedLifetime: Duration { uploadLifetime + receiptLifetime + .seconds(60 * 60) }
+}

@@ -1,5 +1,8 @@
-import Records
-import RelayCore
+import Crypto
+import Foundation
+package import Records
+package import RelayCore
+import Synchronization
 import Wire
 
 /// `records/query`.
@@ -47,5 +50,84 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         if let next = page.next {
             writer.member("continuationMarker", seal.seal(QueryMarker.encode(next, of: query, in: zone)))
         }
+    }
+}
+
+/// Encrypts continuation markers.
+///
+/// A marker contains the last record of a page, which clients must not read: in a shared hierarchy, clients may see
+/// other record names than the zone stores. Uses AES-GCM with a key derived from the relay's key. The nonce is an HMAC
+/// of the content, so that the same position in a query always has the same marker.
+struct MarkerSeal: Sendable {
+    private let key: SymmetricKey
+    private let nonceKey: SymmetricKey
+
+    init(relayKey: [UInt8]) {
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast markers 1")
+        nonceKey = SymmetricKey(relayKey: relayKey, purpose: "zonecast markers 1 nonces")
+    }
+
+    /// Returns nonce, ciphertext and tag in Base64.
+    func seal(_ content: [UInt8]) -> String {
+        let tag = HMAC<SHA256>.authenticationCode(for: content, using: nonceKey)
+        guard let nonce = try? AES.GCM.Nonce(data: Array(tag.prefix(12))),
+            let box = try? AES.GCM.seal(content, using: key, nonce: nonce), let bytes = box.combined
+        else { preconditionFailure("a nonce of 12 bytes and a key of 32 always seal") }
+        return Base64.encode(Array(bytes))
+    }
+
+    /// Returns the content; `nil` if this relay has not sealed it.
+    func open(_ text: String) -> [UInt8]? {
+        guard let bytes = Base64.decode(text), let box = try? AES.GCM.SealedBox(combined: bytes),
+            let content = try? AES.GCM.open(box, using: key)
+        else { return nil }
+        return Array(content)
+    }
+}
+
+/// Counts which indexes queries require, so that the console can report missing and unused ones.
+///
+/// Since the start of the relay, in bounded memory. Costs one lock per query.
+package final class QueryUse: Sendable {
+    package struct Key: Hashable, Sendable {
+        package var home: ContainerEnvironment
+        package var recordType: String
+        package var mark: QueryNeeds.Mark
+    }
+
+    package struct Count: Hashable, Sendable {
+        /// The number of queries that required it.
+        package var queries = 0
+        /// The number of queries refused because it is missing.
+        package var refused = 0
+        package var last: Timestamp
+    }
+
+    private static let capacity = 10_000
+
+    private let counts = Mutex<[Key: Count]>([:])
+
+    package init() {}
+
+    /// Counts one query, including a query that is refused because the schema lacks a required index.
+    func note(_ query: Query, of schema: Schema, in home: ContainerEnvironment, at now: Timestamp) {
+        guard let type = schema.types[query.recordType] else { return }
+        let marks = QueryNeeds.marks(of: query, type: type)
+        counts.withLock { counts in
+            for mark in marks {
+                let key = Key(home: home, recordType: query.recordType, mark: mark)
+                guard counts[key] != nil || counts.count < Self.capacity else { continue }
+                var count = counts[key] ?? Count(last: now)
+                count.queries += 1
+                if !QueryNeeds.has(mark, type) { count.refused += 1 }
+                count.last = now
+                counts[key] = count
+            }
+        }
+    }
+
+    /// The counts of one environment.
+    package func counts(of home: ContainerEnvironment) -> [Key: Count] {
+        counts.withLock { $0.filter { $0.key.home == home } }
     }
 }

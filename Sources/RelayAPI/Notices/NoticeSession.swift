@@ -1,4 +1,4 @@
-import RelayCore
+package import RelayCore
 package import Wire
 
 /// The state machine of one notice connection, without socket or clock.
@@ -211,4 +211,92 @@ package struct NoticeSession: Sendable {
         let frame = ServerFrame.goodbye(reason: reason.reason, retryAfter: goodbye.retryAfter)
         return [.send(NoticeFrame(frame)), .close(reason)]
     }
+}
+
+/// Why a notice connection is closed: a close code and a short text.
+///
+/// See Notices.md, "Close codes".
+package struct NoticeClose: Error, Hashable, Sendable {
+    package var code: UInt16
+    /// At most 123 bytes, for readers of a log; contains nothing that the client sent.
+    package var reason: String
+    /// The content of a `goodbye` frame sent before the close, if the relay closes the connection on its own
+    /// initiative.
+    package var goodbye: Goodbye?
+
+    package struct Goodbye: Hashable, Sendable {
+        /// In seconds.
+        package var retryAfter: Double?
+
+        package init(retryAfter: Double? = nil) { self.retryAfter = retryAfter }
+    }
+
+    package init(code: UInt16, reason: String, goodbye: Goodbye? = nil) {
+        self.code = code
+        self.reason = reason
+        self.goodbye = goodbye
+    }
+
+    package static let stopping = NoticeClose(code: 1001, reason: "relay stopping", goodbye: Goodbye(retryAfter: 2))
+    package static let noPong = NoticeClose(code: 1001, reason: "no pong")
+    package static let binary = NoticeClose(code: 1003, reason: "text frames only")
+    package static let tooManyFrames = NoticeClose(code: 1008, reason: "too many frames")
+    package static let tooSlow = NoticeClose(code: 1013, reason: "notices are not being read")
+    package static let tryLater = NoticeClose(code: 1013, reason: "try again later", goodbye: Goodbye(retryAfter: 5))
+    package static let badHello = NoticeClose(code: 4400, reason: "bad hello")
+    package static let badFrame = NoticeClose(code: 4400, reason: "not a frame of this protocol")
+    package static let notAuthenticated = NoticeClose(code: 4401, reason: "not authenticated")
+    package static let revoked = NoticeClose(code: 4401, reason: "signed out", goodbye: Goodbye())
+    package static let originRefused = NoticeClose(code: 4403, reason: "origin refused")
+    package static let containerRefused = NoticeClose(code: 4403, reason: "container refused")
+    package static let noHello = NoticeClose(code: 4408, reason: "no hello in time")
+    package static let replaced = NoticeClose(code: 4409, reason: "replaced by the same device", goodbye: Goodbye())
+    package static let tokenExpired = NoticeClose(
+        code: 4450,
+        reason: "web auth token expired",
+        goodbye: Goodbye(retryAfter: 0)
+    )
+    package static let tooManyConnections = NoticeClose(
+        code: 4451,
+        reason: "too many connections of this user",
+        goodbye: Goodbye(retryAfter: 30)
+    )
+}
+
+/// The limits of one notice connection.
+///
+/// See Reliability.md, "Limits", and Notices.md, "Keeping alive".
+package struct NoticeLimits: Sendable {
+    /// The time from the upgrade to a valid hello.
+    ///
+    /// When exceeded: close 4408.
+    package var helloTime: Duration = .seconds(10)
+    /// The time between two pings.
+    ///
+    /// Proxies commonly close connections after 60 s of silence.
+    package var pingInterval: Duration = .seconds(30)
+    /// The number of consecutive pings without a pong after which the peer counts as disconnected.
+    package var missedPings = 2
+    /// The rate of frames from a client.
+    ///
+    /// Counts all frames, since a client sends few after its hello. When exceeded: close 1008.
+    package var frameRate = RateLimit(perSecond: 20, burst: 100)
+    /// The number of notices queued for a slow reader before they collapse into one for the database.
+    package var queuedNotices = 256
+    /// The number of bytes of queued notices, with the same effect.
+    package var queuedBytes = 64 * 1024
+    /// How long the queue of a slow reader may stay over its limit.
+    ///
+    /// When exceeded: close 1013; the client reconnects and fetches.
+    package var fullTime: Duration = .seconds(15)
+    /// The number of open connections of one user.
+    ///
+    /// When exceeded: close 4451.
+    package var connectionsPerUser = 50
+    /// A new web auth token is sent at most this long before the old one expires, and not before 90 % of its life.
+    package var renewalMargin: Duration = .seconds(60)
+    /// If more zones than this have changed since a device disconnected, it gets one notice for the database instead.
+    package var catchUpZones = 20
+
+    package init() {}
 }

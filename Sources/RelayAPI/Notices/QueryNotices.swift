@@ -1,6 +1,7 @@
 package import Records
 import RelayCore
 import Synchronization
+import Wire
 
 /// Matches committed records with query subscriptions, in commit order and asynchronously.
 ///
@@ -168,5 +169,227 @@ extension [SubscriptionIndex.Match] {
                 runs.append([match])
             }
         }
+    }
+}
+
+/// Notices of query subscriptions.
+extension NoticeHub {
+    /// The subscription matches of one changed record for one user.
+    struct RecordNews {
+        var address: NoticeAddress
+        var matches: [SubscriptionIndex.Match]
+        var zone: ZoneID
+        /// The device that made the change, which gets no notice.
+        var device: String
+        var schema: Schema
+        /// The time of the commit by the hub's clock; `nil` if nothing is measured.
+        var committed: Duration?
+    }
+
+    /// Sends a user's devices the notices of the query subscriptions that match a record.
+    ///
+    /// Sends one notice for each subscription with an alert. If there is none, sends one silent notice, or nothing if a
+    /// wider subscription covers the zone. Returns the subscriptions whose notices reached a device. See
+    /// Notices.md, "Which notice".
+    func publish(_ news: RecordNews) -> [SubscriptionIndex.Match] {
+        guard let scope = news.matches.first?.scope, hasDevices(at: news.address, besides: news.device) else {
+            return []
+        }
+        let known = subscriptions(of: news.address)
+        // A wider subscription never covers a default zone, which has no change feed.
+        let isCovered =
+            !news.zone.isDefault && known?.widest(covering: NoticeSubject(scope: scope, zone: news.zone)) != nil
+        let drafts = news.matches.map { ($0, QueryNotice($0, zone: news.zone, schema: news.schema)) }
+        var told = drafts.filter { $0.1.isVisible }
+        if told.isEmpty, !isCovered { told = Array(drafts.prefix(1)) }
+        let delivery = timing.flatMap { timing in news.committed.map { NoticeDelivery(timing, ofQuerySince: $0) } }
+        for (_, draft) in told {
+            var notice = OutgoingNotice(draft.notice(for: news.address, noticeID: newNoticeID()))
+            notice.delivery = delivery
+            deliver(notice, to: news.address, exceptDevice: news.device)
+        }
+        // One silent notice stands for all matches.
+        return told.isEmpty ? [] : told.contains { $0.1.isVisible } ? told.map(\.0) : news.matches
+    }
+}
+
+/// The notice of one match, before it is addressed.
+struct QueryNotice {
+    private let match: SubscriptionIndex.Match
+    private let zone: ZoneID
+    private let info: NotificationInfo
+    private let values: [String: FieldValue]
+
+    /// Omits encrypted fields even if the subscription requests them.
+    init(_ match: SubscriptionIndex.Match, zone: ZoneID, schema: Schema) {
+        self.match = match
+        self.zone = zone
+        info = NotificationInfo(kept: match.subscription.notificationInfo)
+        let type = schema.types[match.record.type]
+        let names = info.fieldNames.filter { type?.fields[$0]?.isEncrypted != true }
+        values = names.isEmpty ? [:] : (try? FieldsJSON.values(of: names, in: match.record.fields)) ?? [:]
+    }
+
+    /// Whether the notice is visible or audible.
+    var isVisible: Bool { info.isVisible }
+
+    func notice(for address: NoticeAddress, noticeID: String) -> Notice {
+        var notice = Notice(
+            kind: .query,
+            container: address.store.container.name,
+            environment: address.store.environment,
+            noticeID: noticeID,
+            user: address.user,
+            scope: match.scope,
+            subscriptionID: match.subscription.id,
+            zone: zone,
+            syncToken: nil
+        )
+        var query = Notice.Query(recordName: match.record.name, reason: match.event)
+        query.fields = info.additionalFields(values)
+        var aps = info.aps(values)
+        // A push message holds 4 KiB: the requested fields are dropped before the alert is shortened.
+        if (query.fields?.count ?? 0) + aps.count > Self.room {
+            query.fields = nil
+            query.isPruned = true
+            if aps.count > Self.room { aps = info.aps([:]) }
+        }
+        notice.query = query
+        notice.aps = aps
+        return notice
+    }
+
+    /// The maximum number of bytes for fields and alert together.
+    private static let room = 3_072
+}
+
+extension NotificationInfo {
+    /// Creates the value from stored JSON, which was validated when the subscription was saved.
+    init(kept json: [UInt8]?) {
+        let document = json.flatMap { try? JSONDocument(parsing: $0) }
+        self = document.flatMap { try? NotificationInfo($0.root) } ?? NotificationInfo()
+    }
+}
+
+/// Finds the query notices that a device missed while it was disconnected.
+///
+/// Zones covered by a wider subscription are left to that subscription. The relay knows only the current state of each
+/// record, not the states in between: a deleted record may have matched. See Notices.md, "Catching up".
+struct MissedMatches {
+    let hub: NoticeHub
+    let address: NoticeAddress
+    let subscriptions: NoticeSubscriptions
+    let scope: DatabaseScope
+
+    /// If a zone has more missed notices than this, one general notice replaces them.
+    static let recordLimit = 20
+    /// The maximum number of changed records examined per zone.
+    private static let lookLimit = 200
+    /// The maximum number of bytes of their fields: all are in memory until the oldest is known.
+    private static let lookBytes = 4 << 20
+
+    func notices(
+        _ news: NoticeCatchUp.News,
+        since token: String,
+        from reader: any StoreReader
+    ) throws(RelayError) -> [Notice] {
+        let queries = subscriptions.queries(in: scope)
+        guard let first = queries.first else { return [] }
+        switch news {
+        case .manyZones:
+            let subject = NoticeSubject(scope: scope, zone: nil)
+            return subscriptions.widest(covering: subject) == nil ? [general(first.id, zone: nil)] : []
+        case .zones(let zones):
+            let schema = try reader.schema
+            var index = SubscriptionIndex()
+            for item in queries {
+                let subscription = Subscription(
+                    id: item.id,
+                    kind: item.kind,
+                    notificationInfo: item.notificationInfo
+                )
+                index.apply(
+                    .init(user: address.user, scope: scope, id: item.id, subscription: subscription),
+                    schema: schema
+                )
+            }
+            let start = ChangeToken(encoded: token)?.position ?? 0
+            var missed: [Notice] = []
+            for zone in zones { missed += try notices(in: zone, after: start, first.id, &index, schema, reader) }
+            return missed
+        }
+    }
+
+    private func notices(
+        in changed: NoticeCatchUp.Zone,
+        after start: UInt64,
+        _ first: String,
+        _ index: inout SubscriptionIndex,
+        _ schema: Schema,
+        _ reader: any StoreReader
+    ) throws(RelayError) -> [Notice] {
+        let isShared = scope == .shared
+        let found = isShared ? try reader.zone(changed.zone, sharedWith: address.user) : try reader.zone(changed.zone)
+        guard changed.syncToken != nil, let zone = found, zone.lastChange > start,
+            subscriptions.widest(covering: NoticeSubject(scope: scope, zone: zone.id)) == nil
+        else { return [] }
+        var records: [StoredRecord] = []
+        var (count, bytes) = (0, 0)
+        let range = start + 1...zone.lastChange
+        let given = zone.view?.since ?? 0
+        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, position in
+            count += 1
+            // The user has never seen records that were deleted before the zone was shared with them.
+            if record.isDeleted, position <= given { return }
+            bytes += record.fields.count
+            if bytes <= Self.lookBytes { records.append(zone.aliases.viewed(record)) }
+        }
+        // The latest record unchanged since `start` was written before it, so a record created later may be new to the
+        // device.
+        var known = Timestamp(milliseconds: .min)
+        if start > 0 {
+            try reader.visitRecords(in: zone, changes: 1...start, backwards: true, limit: 1) { record, _ in
+                known = record.modified.at
+            }
+        }
+        var notices: [Notice] = []
+        var spent: [SubscriptionIndex.Match] = []
+        for record in records.reversed() {
+            let matches = try index.possibleMatches(
+                record,
+                mayBeNew: record.created.at >= known,
+                in: zone.id,
+                seenBy: isShared ? address.user : nil,
+                schema: schema
+            )
+            let drafts = matches.map { ($0, QueryNotice($0, zone: zone.id, schema: schema)) }
+            let visible = drafts.filter { $0.1.isVisible }
+            for (match, draft) in visible.isEmpty ? Array(drafts.prefix(1)) : visible {
+                notices.append(draft.notice(for: address, noticeID: hub.newNoticeID()))
+                guard match.subscription.query?.firesOnce == true else { continue }
+                index.apply(match.end, schema: schema)
+                spent.append(match)
+            }
+        }
+        for match in spent { hub.queries.end(match, address.store, schema: schema) }
+        let hasMore = count == Self.lookLimit || bytes > Self.lookBytes
+        guard notices.count > Self.recordLimit || hasMore else { return notices }
+        return [general(first, zone: zone.id)]
+    }
+
+    private func general(_ subscriptionID: String, zone: ZoneID?) -> Notice {
+        var notice = Notice(
+            kind: .query,
+            container: address.store.container.name,
+            environment: address.store.environment,
+            noticeID: hub.newNoticeID(),
+            user: address.user,
+            scope: scope,
+            subscriptionID: subscriptionID,
+            zone: zone,
+            syncToken: nil
+        )
+        notice.query = .init()
+        return notice
     }
 }

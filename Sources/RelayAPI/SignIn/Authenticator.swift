@@ -1,4 +1,5 @@
 import Crypto
+import Dispatch
 import Foundation
 package import Records
 package import RelayCore
@@ -343,5 +344,133 @@ package final class Authenticator: Sendable {
             signIn: signIn,
             signature: signature
         )
+    }
+}
+
+extension Authenticator {
+    /// Authenticates a request that is signed with a server-to-server key.
+    ///
+    /// All failures have the same error. See Wire.md, "Server-to-server keys".
+    func authenticateSigned(
+        _ request: APIRequest,
+        _ shown: PresentedCredentials,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication {
+        guard !shown.isAmbiguous, shown.apiToken == nil, shown.webToken == nil, let keyID = shown.signature.keyID,
+            let signed = SignedRequest(shown.signature, of: request, publicURL: settings.publicURL)
+        else { throw .failed }
+        let now = time.now()
+        let uptime = time.uptime()
+        let age = now - signed.date
+        guard age <= settings.signatureWindow, .zero - age <= settings.signatureWindow else { throw .failed }
+        let key = try serverKey(keyID, in: home, at: uptime)
+        guard signed.isMade(with: key.publicKey) else { throw .failed }
+        let window = settings.signatureWindow
+        try remember(at: uptime) { (memory) throws(CredentialRefusal) in
+            try memory.charge(.serverKey(key.user), from: request.remoteAddress, at: uptime)
+            guard signed.isWrite else { return }
+            guard memory.signatures.isNew(signed.fingerprint, signed: signed.date, by: keyID, at: now, window: window)
+            else { throw .failed }
+        }
+        let grant = Grant(
+            identity: .serverKey(key.user),
+            deviceID: "key-\(keyID.prefix(16))",
+            credential: .serverKey(keyID)
+        )
+        let mark = SignatureMark(fingerprint: signed.fingerprint, signed: signed.date, oldest: now + (.zero - window))
+        return try authentication(Granted(grant: grant), shown, in: home, signature: signed.isWrite ? mark : nil)
+    }
+
+    private func serverKey(
+        _ id: String,
+        in home: ContainerEnvironment,
+        at uptime: Duration
+    ) throws(CredentialRefusal) -> KnownServerKey {
+        let remembered = try remember(at: uptime) { (memory) throws(CredentialRefusal) in memory.serverKeys[id] }
+        if let remembered {
+            guard remembered.home == home else { throw .failed }
+            return remembered
+        }
+        let before = memory.withLock { $0.generation }
+        let found = try wrapping { () throws(DirectoryError) in try directory.serverKey(id) }
+        guard let found, found.home == home, found.revoked == nil,
+            let publicKey = try? P256.Signing.PublicKey(pemRepresentation: found.publicKeyPEM)
+        else { throw .failed }
+        let key = KnownServerKey(home: home, user: found.user, publicKey: publicKey)
+        keep(since: before) { $0.serverKeys[id] = key }
+        return key
+    }
+}
+
+/// The profiles that users can see of each other.
+///
+/// See Wire.md, "User operations".
+extension Authenticator {
+    func profile(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> UserProfile? {
+        try asking { () throws(DirectoryError) in try directory.profile(of: user, in: home) }
+    }
+
+    /// Includes users who are not discoverable; the caller must not reveal these to clients.
+    func profiles(
+        matching lookups: [UserLookup],
+        in home: ContainerEnvironment
+    ) throws(RelayError) -> [UserLookup: UserProfile] {
+        try asking { () throws(DirectoryError) in
+            try directory.profiles(matching: lookups, in: home, includesDev: settings.acceptsDevTokens)
+        }
+    }
+
+    /// Returns the user's verified addresses.
+    func contacts(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> [Share.Contact] {
+        guard let account = try profile(of: user, in: home)?.account, !account.isDisabled else { return [] }
+        return [account.email.map { .email($0) }, account.phone.map { .phone($0) }].compactMap { $0 }
+    }
+
+    func setDiscoverable(
+        _ isDiscoverable: Bool,
+        user: UserID,
+        in home: ContainerEnvironment
+    ) async throws(CredentialRefusal) {
+        try await writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+            try wrapping { () throws(DirectoryError) in
+                try directory.setDiscoverable(isDiscoverable, user: user, in: home)
+            }
+        }
+    }
+
+    private func asking<Value>(_ body: () throws(DirectoryError) -> Value) throws(RelayError) -> Value {
+        do throws(CredentialRefusal) { return try wrapping(body) } catch { throw error.relayError(redirectURL: nil) }
+    }
+}
+
+/// Runs the slow parts of sign-in one at a time, outside the threads of the connections.
+///
+/// Checking a password deliberately takes one core and 32 MiB for about 250 ms. To protect the machine from overload,
+/// one check runs at a time and a bounded number waits; further ones are refused.
+final class SignInDesk: Sendable {
+    /// The maximum number of waiting checks, so that the last one completes within some seconds.
+    static let longestLine = 24
+
+    private let queue = DispatchQueue(label: "zonecast sign-in")
+    private let inLine = Mutex(0)
+
+    /// Runs `work` after the previous ones; it may also read and write the directory.
+    func inTurn<Value: Sendable>(
+        _ work: @escaping @Sendable () throws(CredentialRefusal) -> Value
+    ) async throws(CredentialRefusal) -> Value {
+        let mayWait = inLine.withLock { count in
+            guard count < Self.longestLine else { return false }
+            count += 1
+            return true
+        }
+        guard mayWait else { throw .throttled(retryAfter: .seconds(5)) }
+        let result = await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                let result = Result { () throws(CredentialRefusal) in try work() }
+                inLine.withLock { $0 -= 1 }
+                continuation.resume(returning: result)
+            }
+        }
+        return try result.get()
     }
 }

@@ -2,6 +2,7 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 
 /// User accounts and their sessions.
@@ -231,5 +232,416 @@ extension ConsoleAPI {
         var containers: [Container]
         var devices: [Device]
         var sessions: [SignIn]
+    }
+}
+
+/// The connected devices, and the subscriptions.
+extension ConsoleAPI {
+    static let devices: [ConsoleRoute] = [
+        .get("devices") { call in
+            let home = try call.home()
+            let (devices, count) = call.parts.hub.devices(in: home, limit: 500)
+            let now = call.parts.time.uptime()
+            let totals = call.parts.hub.noticeCounts
+            return DevicesAnswer(
+                count: count,
+                sent: totals.sent,
+                merged: totals.merged,
+                dropped: totals.dropped,
+                waiting: call.parts.metrics.gauge("zonecast_notice_queue") ?? 0,
+                devices: devices.map { .init($0, at: now) }
+                    .sorted { ($0.user, $0.device) < ($1.user, $1.device) }
+            )
+        },
+        .post("devices/disconnect") { call in
+            let home = try call.home()
+            let ask = try call.body(Device.self)
+            guard call.parts.hub.disconnect(ask.device, of: NoticeAddress(store: home, user: UserID(ask.user))) else {
+                throw ConsoleRefusal("This device is no longer connected.", status: 404)
+            }
+            try call.note("device.disconnect", ask.user, in: home)
+            return Done()
+        },
+        .post("devices/notice") { call in
+            let home = try call.home()
+            let ask = try call.body(Device.self)
+            call.parts.hub.sendTestNotice(to: NoticeAddress(store: home, user: UserID(ask.user)))
+            try call.note("device.test-notice", ask.user, in: home)
+            return Done()
+        },
+        .get("subscriptions") { call in
+            let home = try call.home()
+            let rows =
+                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+                    try survey.subscriptions(limit: 500)
+                } ?? []
+            return ["subscriptions": rows.map { SubscriptionAnswer($0) }]
+        },
+    ]
+
+    private struct Device: Decodable {
+        var user: String
+        var device: String
+    }
+
+    private struct DevicesAnswer: Encodable {
+        struct Row: Encodable {
+            var user: String
+            var device: String
+            /// The time since the device connected; `nil` for a device that uses long polls.
+            var seconds: Int?
+            var sent: Int
+            var merged: Int
+            var dropped: Int
+            var subscriptions: Int
+
+            init(_ device: ListeningDevice, at now: Duration) {
+                user = device.address.user.recordName
+                self.device = device.deviceID
+                seconds = device.since.map { max(0, Int((now - $0).inSeconds)) }
+                sent = device.notices.sent
+                merged = device.notices.merged
+                dropped = device.notices.dropped
+                subscriptions = device.subscriptions
+            }
+        }
+
+        var count: Int
+        /// The counts of all connections since the relay's start, in all containers.
+        var sent: Int
+        var merged: Int
+        var dropped: Int
+        /// The number of notices queued for slow readers, over all connections.
+        var waiting: Int64
+        var devices: [Row]
+    }
+
+    private struct SubscriptionAnswer: Encodable {
+        var user: String
+        var database: String
+        var id: String
+        var kind: String
+        var zone: String?
+        var recordType: String?
+        var firesOnce: Bool
+
+        init(_ row: StoreSurvey.SubscriptionRowOfUser) {
+            user = row.user.recordName
+            database = row.scope.pathName
+            id = row.subscription.id
+            recordType = row.subscription.query?.recordType ?? row.subscription.recordType
+            firesOnce = row.subscription.query?.firesOnce ?? false
+            switch row.subscription.kind {
+            case .database: kind = "database"
+            case .zone(let watched):
+                kind = "zone"
+                zone = watched?.zoneName ?? "every zone"
+            case .query(let query):
+                kind = "query"
+                zone = query.zone?.zoneName
+            }
+        }
+    }
+}
+
+/// The push services and the registered devices, without the devices' tokens.
+extension ConsoleAPI {
+    static let pushes: [ConsoleRoute] = [
+        .get("pushes") { try PushesAnswer($0) },
+        .post("pushes/test") { call in
+            struct Request: Decodable { var id: String }
+            let home = try call.home()
+            let id = try call.body(Request.self).id
+            let found = try call.parts.accounts.pushDevices().first { $0.id == id && $0.home == home }
+            guard let device = found else {
+                throw ConsoleRefusal("This device is no longer registered.", status: 404)
+            }
+            guard let gateway = call.parts.push else {
+                throw ConsoleRefusal("No push service is configured. See: zonecast push --help", status: 409)
+            }
+            let outcome = await gateway.send(.test(for: device), to: device.target)
+            try call.note(
+                "push.test",
+                device.user.recordName,
+                in: home,
+                detail: outcome == .taken ? "accepted" : "not accepted"
+            )
+            return TestAnswer(taken: outcome == .taken, sentence: outcome.sentence)
+        },
+    ]
+
+    private struct TestAnswer: Encodable {
+        var taken: Bool
+        var sentence: String
+    }
+
+    private struct PushesAnswer: Encodable {
+        struct Service: Encodable {
+            var name: String
+            var isSetUp: Bool
+            var detail: String?
+            var command: String
+            var devices: Int
+            /// The error of the newest registration that has one.
+            var lastFault: String?
+        }
+
+        struct Row: Encodable {
+            var id: String
+            var user: String
+            var device: String
+            var kind: String
+            var registered: Int64
+            var lastFault: String?
+
+            init(_ device: PushDevice) {
+                id = device.id
+                user = device.user.recordName
+                self.device = device.deviceID
+                kind =
+                    switch device.target {
+                    case .apns(_, _, let isSandbox): isSandbox ? "Apple, sandbox" : "Apple"
+                    case .webPush: "Web Push"
+                    case .ntfy: "ntfy"
+                    case .fcm: "Firebase"
+                    }
+                registered = device.registered.milliseconds
+                lastFault = device.lastFault
+            }
+        }
+
+        var services: [Service]
+        var count: Int
+        var devices: [Row]
+        /// In Base64URL.
+        var webPushKey: String?
+
+        init(_ call: ConsoleCall) throws {
+            let home = try call.home()
+            let all = try call.parts.accounts.pushDevices().filter { $0.home == home }
+            services = call.parts.facts.pushServices.map { service in
+                let own = all.filter { $0.target.service == service.service }
+                return Service(
+                    name: service.name,
+                    isSetUp: service.isSetUp,
+                    detail: service.detail,
+                    command: service.command,
+                    devices: own.count,
+                    lastFault: own.last { $0.lastFault != nil }?.lastFault
+                )
+            }
+            count = all.count
+            devices = all.suffix(500).reversed().map { Row($0) }
+            webPushKey = call.parts.push?.webPushKey.map { Base64URL.encode($0) }
+        }
+    }
+}
+
+/// API tokens, server-to-server keys, trusted issuers and containers.
+extension ConsoleAPI {
+    static let keys: [ConsoleRoute] = [
+        .get("tokens") { call in
+            let home = try call.home()
+            return ["tokens": try call.parts.accounts.apiTokens().filter { $0.home == home }.map { TokenAnswer($0) }]
+        },
+        .post("tokens/add") { call in
+            let home = try call.home()
+            let ask = try call.body(TokenRequest.self)
+            try ask.check()
+            let (text, token) = try call.parts.accounts.addAPIToken(
+                in: home,
+                name: ask.name,
+                notes: ask.notes ?? "",
+                callbackURL: ask.callbackURL.flatMap { $0.isEmpty ? nil : $0 },
+                allowedOrigins: ask.origins ?? []
+            )
+            try call.note("token.create", "\(ask.name) (\(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
+        .post("tokens/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let token = try call.parts.accounts.apiToken(id: id), token.home == home else {
+                throw ConsoleRefusal("There is no such token here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            try call.parts.accounts.revokeAPIToken(id)
+            try call.note("token.revoke", "\(token.name) (\(id))", in: home)
+            return Done()
+        },
+        .post("tokens/rotate") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let old = try call.parts.accounts.apiToken(id: id), old.home == home, old.revoked == nil else {
+                throw ConsoleRefusal("There is no such token here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            let (text, token) = try call.parts.accounts.addAPIToken(
+                in: home,
+                name: old.name,
+                notes: old.notes,
+                callbackURL: old.callbackURL,
+                allowedOrigins: old.allowedOrigins
+            )
+            try call.parts.accounts.revokeAPIToken(id)
+            try call.note("token.rotate", "\(old.name) (\(id), now \(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
+        .get("keys") { call in
+            let home = try call.home()
+            return KeysAnswer(
+                keys: try call.parts.accounts.serverKeys().filter { $0.home == home }.map { KeyAnswer($0) },
+                issuers: try call.parts.accounts.issuers(of: home.container).map { IssuerAnswer($0) },
+                management: try call.parts.accounts.managementTokens().filter { $0.container == home.container }
+                    .map { ManagementAnswer($0) }
+            )
+        },
+        .post("keys/add") { call in
+            struct Request: Decodable { var name: String, publicKey: String }
+            let home = try call.home()
+            let ask = try call.body(Request.self)
+            let key = try call.parts.accounts.addServerKey(in: home, name: ask.name, publicKeyPEM: ask.publicKey)
+            try call.note("key.create", "\(ask.name) (\(key.id.prefix(16)))", in: home)
+            return KeyAnswer(key)
+        },
+        .post("keys/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let key = try call.parts.accounts.serverKey(id), key.home == home else {
+                throw ConsoleRefusal("There is no such key here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            try call.parts.accounts.revokeServerKey(id)
+            try call.note("key.revoke", "\(key.name) (\(id.prefix(16)))", in: home)
+            return Done()
+        },
+        .post("management/add") { call in
+            struct Request: Decodable { var name: String, days: Int }
+            let home = try call.home()
+            let ask = try call.body(Request.self)
+            guard (0...3_660).contains(ask.days) else { throw ConsoleRefusal("Choose 0 to 3660 days.") }
+            let end = ask.days == 0 ? nil : call.parts.time.now() + .seconds(86_400 * ask.days)
+            let (text, token) = try call.parts.accounts.addManagementToken(
+                for: home.container,
+                name: ask.name,
+                expires: end
+            )
+            try call.note("management-token.create", "\(ask.name) (\(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
+        .post("management/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            let token = try call.parts.accounts.managementTokens().first {
+                $0.id == id && $0.container == home.container
+            }
+            guard let token else { throw ConsoleRefusal("There is no such token here.", status: 404) }
+            try call.parts.accounts.revokeManagementToken(id)
+            try call.note("management-token.revoke", "\(token.name) (\(id))", in: home)
+            return Done()
+        },
+        .post("containers/add") { call in
+            let name = try call.body(Named.self).id
+            guard let container = ContainerID(name) else {
+                throw ConsoleRefusal(ContainerID.rule(brokenBy: name))
+            }
+            try call.parts.accounts.addContainer(container)
+            try call.note("container.create", name)
+            return Done()
+        },
+    ]
+
+    private struct Named: Decodable { var id: String }
+
+    private struct TokenRequest: Decodable {
+        var name: String
+        var notes: String?
+        var callbackURL: String?
+        var origins: [String]?
+
+        /// Throws if the callback URL is not usable or an origin is not one that browsers send.
+        func check() throws {
+            if let callbackURL, !callbackURL.isEmpty, !Callback.isUsable(callbackURL) {
+                throw ConsoleRefusal("Write the address with its scheme, like https://app.example/done.")
+            }
+            for origin in origins ?? [] {
+                guard let objection = WebOrigin.objection(to: origin) else { continue }
+                throw ConsoleRefusal(
+                    "\"\(origin)\": \(objection) Write an origin as scheme and host without a path, like https://app.example."
+                )
+            }
+        }
+    }
+
+    private struct TokenAnswer: Encodable {
+        var id: String
+        var name: String
+        var notes: String
+        var callbackURL: String?
+        var origins: [String]
+        var created: Int64
+        var revoked: Int64?
+
+        init(_ token: APIToken) {
+            id = token.id
+            name = token.name
+            notes = token.notes
+            callbackURL = token.callbackURL
+            origins = token.allowedOrigins
+            created = token.created.milliseconds
+            revoked = token.revoked?.milliseconds
+        }
+    }
+
+    private struct KeysAnswer: Encodable {
+        var keys: [KeyAnswer]
+        var issuers: [IssuerAnswer]
+        var management: [ManagementAnswer]
+    }
+
+    private struct ManagementAnswer: Encodable {
+        var id: String
+        var name: String
+        var created: Int64
+        var expires: Int64?
+        var revoked: Int64?
+        var used: Int64?
+
+        init(_ token: ManagementToken) {
+            id = token.id
+            name = token.name
+            created = token.created.milliseconds
+            expires = token.expires?.milliseconds
+            revoked = token.revoked?.milliseconds
+            used = token.used?.milliseconds
+        }
+    }
+
+    private struct KeyAnswer: Encodable {
+        var id: String
+        var name: String
+        var user: String
+        var created: Int64
+        var revoked: Int64?
+
+        init(_ key: ServerKey) {
+            id = key.id
+            name = key.name
+            user = key.user.recordName
+            created = key.created.milliseconds
+            revoked = key.revoked?.milliseconds
+        }
+    }
+
+    private struct IssuerAnswer: Encodable {
+        var issuer: String
+        var audiences: [String]
+        var created: Int64
+
+        init(_ issuer: ForeignIssuer) {
+            self.issuer = issuer.issuer
+            audiences = issuer.audiences
+            created = issuer.created.milliseconds
+        }
     }
 }

@@ -202,3 +202,140 @@ package struct DeviceMark: Hashable, Sendable {
     /// The mark as it appears in `created` and `modified`.
     package var text: String { String(bits, radix: 16) }
 }
+
+/// A reference that affects the deletion of its target, indexed by target.
+///
+/// References with the action `NONE` have no effect and are not stored.
+package struct StoredReference: Hashable, Sendable {
+    package enum Kind: Int, Hashable, Sendable {
+        /// Deletes the source with the target.
+        case deleteSelf = 1
+        /// Blocks the deletion of the target.
+        case validate = 2
+        /// Blocks the deletion of the target; given by the source's `parent`.
+        case parent = 3
+    }
+
+    package var kind: Kind
+    /// The name of the referenced record.
+    package var target: String
+    /// The name of the referencing record, and the field with the reference; empty for the parent.
+    package var source: String
+    package var field: String
+
+    package init(_ kind: Kind, to target: String, from source: String, field: String) {
+        self.kind = kind
+        self.target = target
+        self.source = source
+        self.field = field
+    }
+
+    /// Returns `nil` for a reference without effect.
+    package init?(_ reference: Reference, from source: String, field: String) {
+        switch reference.action {
+        case .none: return nil
+        case .deleteSelf: self.init(.deleteSelf, to: reference.recordName, from: source, field: field)
+        case .validate: self.init(.validate, to: reference.recordName, from: source, field: field)
+        }
+    }
+
+    package static func parent(_ target: String, of source: String) -> StoredReference {
+        StoredReference(.parent, to: target, from: source, field: "")
+    }
+
+    /// The maximum number of DELETE_SELF references to one record.
+    ///
+    /// See Wire.md, "Limits".
+    package static let mostDeleteSelf = 750
+}
+
+/// A live record read in place from the store's row, valid only during one visit.
+///
+/// The record's name and fields are not copied: a page of a change feed holds hundreds of records, and building a
+/// `StoredRecord` costs more than finding the row. Only plain records are visited this way: no tombstones, no shares
+/// and no share roots.
+package struct RecordRow {
+    /// UTF-8; invalid after the visit ends, like `fields`.
+    package var name: UnsafeBufferPointer<UInt8>
+    package var fields: UnsafeBufferPointer<UInt8>
+    package var type: String
+    package var change: UInt64
+    package var created: Timestamp
+    package var modified: Timestamp
+    /// The same object as in the previous row if the values are equal, so that callers can compare by identity.
+    package var authors: Authors
+    package var parent: UnsafeBufferPointer<UInt8>?
+
+    /// The creator and last modifier of a record, with their devices.
+    package final class Authors: Sendable {
+        package let creator: UserID
+        package let creatingDevice: DeviceMark
+        package let modifier: UserID
+        package let modifyingDevice: DeviceMark
+
+        package init(
+            creator: UserID,
+            creatingDevice: DeviceMark,
+            modifier: UserID,
+            modifyingDevice: DeviceMark
+        ) {
+            self.creator = creator
+            self.creatingDevice = creatingDevice
+            self.modifier = modifier
+            self.modifyingDevice = modifyingDevice
+        }
+    }
+
+    package init(
+        name: UnsafeBufferPointer<UInt8>,
+        fields: UnsafeBufferPointer<UInt8>,
+        type: String,
+        change: UInt64,
+        created: Timestamp,
+        modified: Timestamp,
+        authors: Authors,
+        parent: UnsafeBufferPointer<UInt8>?
+    ) {
+        self.name = name
+        self.fields = fields
+        self.type = type
+        self.change = change
+        self.created = created
+        self.modified = modified
+        self.authors = authors
+        self.parent = parent
+    }
+}
+
+/// A record passed to the visitor of `StoreReader.visitRecords`.
+package enum VisitedRecord {
+    case whole(StoredRecord)
+    case lent(RecordRow)
+
+    var type: String {
+        switch self {
+        case .whole(let record): record.type
+        case .lent(let row): row.type
+        }
+    }
+
+    /// The number of the record's latest change.
+    package var change: UInt64 {
+        switch self {
+        case .whole(let record): record.change
+        case .lent(let row): row.change
+        }
+    }
+
+    /// Approximate cost of reading the record, in bytes.
+    var bytes: Int {
+        switch self {
+        case .whole(let record): record.fields.count + 512
+        case .lent(let row): row.fields.count + 512
+        }
+    }
+
+    var isDeleted: Bool {
+        if case .whole(let record) = self { record.isDeleted } else { false }
+    }
+}

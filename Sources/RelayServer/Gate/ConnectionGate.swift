@@ -329,3 +329,374 @@ extension Optional {
         return self
     }
 }
+
+/// Reading of requests: assembles heads and bodies and adds complete requests to the queue.
+extension ConnectionGate {
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if case .upgraded = phase { return context.fireChannelRead(data) }
+        let part = unwrapInboundIn(data)
+        guard !isClosing else { return }
+        switch part {
+        case .head(let head): headArrived(head, context)
+        case .body(let piece): bodyArrived(piece.readableBytesView, context)
+        case .end: requestArrived(context)
+        }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if case .upgraded = phase { return context.fireChannelReadComplete() }
+        guard !isClosing, current == nil, queue.isEmpty else { return }
+        if arriving != nil {
+            let now = loop.now
+            if case .body(let since, _) = phase {
+                phase = .body(since: since, lastPiece: now)
+            } else {
+                phase = .body(since: now, lastPiece: now)
+            }
+        } else if decoder.isInsideHead, case .idle = phase {
+            phase = .head(since: loop.now)
+        }
+    }
+
+    private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        do throws(Refusal) {
+            var plan = try loop.door.rules.plan(head, peer: peer)
+            try prepareBody(&plan)
+            if plan.request.intake != nil { GateChannel.widen(context.channel) }
+            decoder.headEnded(plan)
+            arriving = plan
+            owesContinue = plan.expectsContinue
+            payContinue(context)
+        } catch {
+            refuse(error, context)
+        }
+    }
+
+    /// Reserves memory for a body, or finds a handler that processes it piece by piece.
+    private func prepareBody(_ plan: inout RequestPlan) throws(Refusal) {
+        if plan.bodyLength != 0, loop.door.rules.isUpload(plan.request.path) {
+            plan.request.intake = loop.door.intake(plan.request)
+        }
+        guard plan.request.intake == nil, let length = plan.bodyLength, length > 0 else { return }
+        guard length <= loop.door.limits.body else { throw .bodyTooLarge }
+        plan.request.body.reserveCapacity(length)
+    }
+
+    /// Passes a piece to the upload's handler; pauses reading if the disk is slower than the client.
+    private func pass(_ piece: ByteBufferView, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let loop = context.eventLoop
+        let verdict = intake.take(Array(piece)) {
+            loop.execute { bound.value.intakeIsReady() }
+        }
+        switch verdict {
+        case .goOn: break
+        case .wait: intakeIsFull = true
+        case .tooLarge: refuse(.bodyTooLarge, context)
+        }
+    }
+
+    private func intakeIsReady() {
+        intakeIsFull = false
+        guard let context, !isGone else { return }
+        // The relay paused, not the client, so the time between pieces starts again.
+        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: loop.now) }
+        releaseRead(context)
+    }
+
+    private func bodyArrived(_ piece: ByteBufferView, _ context: ChannelHandlerContext) {
+        if let intake = arriving?.request.intake {
+            owesContinue = false
+            return pass(piece, to: intake, context)
+        }
+        // Moved out and back, so that the bytes are appended in place.
+        guard var plan = arriving.take() else { return }
+        plan.request.body.append(contentsOf: piece)
+        owesContinue = false
+        if plan.request.body.count > loop.door.limits.body { return refuse(.bodyTooLarge, context) }
+        guard hold(piece.count) else { return refuse(.tooManyBodies, context) }
+        arriving = plan
+    }
+
+    private func requestArrived(_ context: ChannelHandlerContext) {
+        decoder.requestEnded()
+        owesContinue = false
+        letGoOfBody()
+        guard let plan = arriving.take() else { return }
+        if plan.request.intake != nil { try? GateChannel.spareMemory(context.channel) }
+        if let purpose = plan.purpose {
+            // Subsequent bytes belong to the socket, or are discarded.
+            isClosing = true
+            decoder.stop()
+            queue.append(.socket(plan, purpose))
+        } else {
+            queue.append(.request(plan))
+        }
+        pump(context)
+    }
+
+    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool {
+        guard !isClosing, bodyLength <= loop.door.limits.body else { return false }
+        var plan = plan
+        plan.bodyLength = bodyLength
+        plan.request.body.reserveCapacity(bodyLength)
+        arriving = plan
+        return true
+    }
+
+    func bodyArrived(_ piece: ByteBufferView) {
+        if let context { bodyArrived(piece, context) }
+    }
+
+    func requestArrived() {
+        if let context { requestArrived(context) }
+    }
+
+    /// Sends `100 Continue` once the preceding responses are sent.
+    func payContinue(_ context: ChannelHandlerContext) {
+        guard owesContinue, current == nil, queue.isEmpty else { return }
+        owesContinue = false
+        direct = nil
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
+    }
+}
+
+/// Writing of responses.
+extension ConnectionGate {
+    /// A response, and what happens to the connection after it.
+    struct Answer {
+        var response: APIResponse
+        var persistence: ResponseBytes.Persistence
+        /// Whether the request's method was HEAD.
+        var omitsBody: Bool
+
+        /// Passes the bytes that follow the head to `body`.
+        func withSentBody<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+            guard !omitsBody, ResponseBytes.hasBody(response) else {
+                return body(UnsafeRawBufferPointer(start: nil, count: 0))
+            }
+            return response.withBody(body)
+        }
+    }
+
+    /// Writes a complete response on a connection that stays open.
+    ///
+    /// Head and body are passed to the system from their own memory in one call. The way through the channel copies
+    /// both, and for a small response takes 50 % longer than the call itself.
+    func send(_ answer: Answer, on context: ChannelHandlerContext) {
+        if direct == nil, !isSecure { direct = DirectSend(context) }
+        guard let direct else {
+            context.writeAndFlush(wrapOutboundOut(bytes(of: answer, context)), promise: nil)
+            return
+        }
+        loop.headBytes.clear()
+        ResponseBytes.writeHead(
+            answer.response,
+            persistence: answer.persistence,
+            date: loop.dateText,
+            into: &loop.headBytes
+        )
+        let rest = loop.headBytes.withUnsafeReadableBytes { head in
+            answer.withSentBody { body in unsent(head, body, after: direct.send(head, then: body)) }
+        }
+        guard let rest else { return }
+        self.direct = nil
+        context.writeAndFlush(wrapOutboundOut(rest), promise: nil)
+    }
+
+    /// Returns the bytes that the system has not accepted; `nil` if it accepted all.
+    private func unsent(
+        _ head: UnsafeRawBufferPointer,
+        _ body: UnsafeRawBufferPointer,
+        after taken: Int
+    ) -> ByteBuffer? {
+        let left = head.count + body.count - taken
+        guard left > 0 else { return nil }
+        var rest = ByteBuffer()
+        rest.reserveCapacity(left)
+        rest.writeBytes(head.dropFirst(taken))
+        rest.writeBytes(body.dropFirst(max(0, taken - head.count)))
+        return rest
+    }
+
+    /// Returns the complete response in one buffer.
+    func bytes(of answer: Answer, _ context: ChannelHandlerContext) -> ByteBuffer {
+        ResponseBytes.write(
+            answer.response,
+            persistence: answer.persistence,
+            date: loop.dateText,
+            omitsBody: answer.omitsBody,
+            allocator: context.channel.allocator
+        )
+    }
+
+    /// Returns the response to a rejected request, and reports the rejection.
+    func bytes(of refusal: Refusal, omitsBody: Bool, _ context: ChannelHandlerContext) -> ByteBuffer {
+        let id = loop.door.requestID()
+        loop.door.onRefusal(refusal.noted(as: id))
+        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8", .requestUUID: id]
+        if let seconds = refusal.retryAfter { headers[.retryAfter] = String(seconds) }
+        if refusal == .methodNotServed { headers[.allow] = "GET, POST, OPTIONS" }
+        return ResponseBytes.write(
+            APIResponse(
+                status: .init(code: refusal.status),
+                headers: headers,
+                body: Array(refusal.body(requestID: id).utf8)
+            ),
+            persistence: .close,
+            date: loop.dateText,
+            omitsBody: omitsBody,
+            allocator: context.channel.allocator
+        )
+    }
+}
+
+/// How long a client has accepted no data.
+///
+/// A client that accepts a little of a large response now and then is slow, not stalled.
+struct Stall {
+    /// The time since which data has been waiting.
+    let start: NIODeadline
+    private(set) var since: NIODeadline
+    private var unsent = Int.max
+
+    init(since: NIODeadline) { (start, self.since) = (since, since) }
+
+    mutating func look(_ now: NIODeadline, unsent: Int) {
+        if unsent == 0 || (unsent < self.unsent && self.unsent != Int.max) { since = now }
+        self.unsent = unsent
+    }
+}
+
+/// The connection's lifecycle apart from requests: activation, errors, shutdown and timeouts.
+extension ConnectionGate {
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        loop.add(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        loop.remove(self)
+        letGoOfBody()
+        stall = nil
+        direct = nil
+        self.context = nil
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        context.fireChannelActive()
+        if isUnwelcome { refuse(.tooManyConnections, context) }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        isClosing = true
+        // The descriptor may be reused by another connection.
+        direct = nil
+        loop.remove(self)
+        ready = nil
+        endServing()
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if case .upgraded = phase { return context.fireErrorCaught(error) }
+        guard !isClosing else { return }
+        switch error {
+        case let refusal as Refusal: refuse(refusal, context)
+        case let error as HTTPParserError: parserFailed(error, context)
+        default: close(context)
+        }
+    }
+
+    private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
+        switch error {
+        case .invalidEOFState, .closedConnection:
+            // Either the client has disconnected in the middle of a request, or the parser treats the previous request
+            // as the last of the connection and reads no other.
+            arriving = nil
+            letGoOfBody()
+            decoder.dropEverything()
+            isClosing = true
+            if isIdle { leave(context) }
+        case .invalidVersion: refuse(.versionUnknown, context)
+        case .headerOverflow: refuse(.headersTooLarge, context)
+        default: refuse(.malformed("its framing is invalid"), context)
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .upgraded = phase { return context.fireUserInboundEventTriggered(event) }
+        switch event {
+        case ChannelEvent.inputClosed:
+            inputClosed = true
+            onDeparture?()
+            if isLingering { close(context) } else if isIdle, !isClosing { leave(context) }
+        case is ChannelShouldQuiesceEvent:
+            isQuiescing = true
+            if isIdle, arriving == nil, !isClosing { leave(context) }
+        default:
+            context.fireUserInboundEventTriggered(event)
+        }
+    }
+}
+
+extension ConnectionGate: LoopResident {
+    func sweep(_ now: NIODeadline) {
+        guard let context else { return }
+        let limits = loop.door.limits
+        if let since = stalledSince(now, context), now - since > limits.writeStall { return cut() }
+        switch phase {
+        case .idle(let since):
+            if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
+        case .head(let since):
+            if now - since > limits.headTime { timeOut(context) }
+        case .body(let since, let lastPiece):
+            if now - since > bodyTime(limits) || now - lastPiece > limits.bodyGap { timeOut(context) }
+        case .lingering(let since):
+            if now - since > limits.linger { cut() }
+        case .serving, .upgraded:
+            break
+        }
+    }
+
+    /// The timeout of a body; longer for an upload, according to its size, or the maximum size if it is unknown.
+    private func bodyTime(_ limits: ServerLimits) -> TimeAmount {
+        guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
+        let bytes = plan.bodyLength ?? limits.upload
+        return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
+    }
+
+    /// Returns the time since which the client has accepted no data; `nil` if nothing is waiting.
+    private func stalledSince(_ now: NIODeadline, _ context: ChannelHandlerContext) -> NIODeadline? {
+        guard stall != nil else { return nil }
+        unsentBytes = unsent(context)
+        stall?.look(now, unsent: unsentBytes)
+        return stall?.since
+    }
+
+    /// A connection that is already closing gets no response and is closed.
+    private func timeOut(_ context: ChannelHandlerContext) {
+        if isClosing { cut() } else { refuse(.timeout, context) }
+    }
+
+    /// Whether no request is waiting for its response or the rest of it.
+    private var isIdle: Bool { current == nil && queue.isEmpty && sending == nil }
+
+    /// Closes once everything written is sent: closing at once would drop what the system has not accepted.
+    func leave(_ context: ChannelHandlerContext) {
+        guard unsent(context) > 0 else { return close(context) }
+        finish(with: ByteBuffer(), on: context)
+    }
+
+    /// The bytes that wait in the channel.
+    func unsent(_ context: ChannelHandlerContext) -> Int {
+        (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    }
+
+    func cut() {
+        unsentBytes = 0
+        context?.close(promise: nil)
+    }
+
+    var unsentSince: NIODeadline? { unsentBytes > 0 ? stall?.start : nil }
+}

@@ -1,4 +1,6 @@
 import NIOCore
+import RelayAPI
+import Synchronization
 
 /// A connection in its event loop's list, visited on every sweep.
 protocol LoopResident: AnyObject {
@@ -110,5 +112,46 @@ final class LoopState {
         for index in stride(from: residents.count - 1, through: 0, by: -1) where index < residents.count {
             residents[index].sweep(now)
         }
+    }
+}
+
+/// Runs the tasks of an event loop's connections on that loop, so that a request needs no thread switch.
+///
+/// Request handlers must therefore not block: a request that computes or reads for long must move to another executor.
+final class LoopExecutor: TaskExecutor {
+    private let loop: any EventLoop
+
+    init(_ loop: any EventLoop) { self.loop = loop }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        loop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}
+
+/// Completes responses on an event loop.
+///
+/// The writes of one commit, or of several commits in quick succession, wake the event loop once.
+final class LoopAnswers: AnswerLane {
+    private let eventLoop: any EventLoop
+    private let inbox = Mutex<[@Sendable () -> Void]>([])
+
+    init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+
+    func run(_ job: @escaping @Sendable () -> Void) {
+        guard !eventLoop.inEventLoop else { return job() }
+        let isFirst = inbox.withLock { inbox in
+            inbox.append(job)
+            return inbox.count == 1
+        }
+        if isFirst { eventLoop.execute { self.empty() } }
+    }
+
+    private func empty() {
+        let jobs = inbox.withLock { inbox in
+            defer { inbox = [] }
+            return inbox
+        }
+        for job in jobs { job() }
     }
 }

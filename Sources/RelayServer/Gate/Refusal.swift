@@ -1,4 +1,4 @@
-import Records
+package import Records
 
 /// The reason why the HTTP layer rejected a request before it was routed.
 ///
@@ -82,5 +82,41 @@ enum Refusal: Error, Hashable, Sendable {
         let fine = self == .bodyTooLarge ? ",\"ckErrorCode\":\"LIMIT_EXCEEDED\"" : ""
         let code = code.rawValue
         return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\"\(fine),\"reason\":\"\(reason)\"\(retry)}"
+    }
+}
+
+/// A request that was rejected before it was routed, as reported to metrics and logs.
+package struct RefusedRequest: Sendable {
+    /// The response's `uuid`.
+    package var id: String
+    package var status: Int
+    package var error: ErrorCode
+    /// The response's text; contains nothing that the client sent.
+    package var reason: String
+
+    package init(id: String, status: Int, error: ErrorCode, reason: String) {
+        self.id = id
+        self.status = status
+        self.error = error
+        self.reason = reason
+    }
+}
+
+/// Identifies a response of the HTTP layer, so that a client's report can be matched with the relay's log.
+enum RequestID {
+    /// Returns a random UUID (RFC 9562, version 4) in lower case.
+    static func random() -> String {
+        var generator = SystemRandomNumberGenerator()
+        var bytes = (0..<16).map { _ in UInt8.random(in: 0...255, using: &generator) }
+        bytes[6] = bytes[6] & 0x0F | 0x40
+        bytes[8] = bytes[8] & 0x3F | 0x80
+        let digits = Array("0123456789abcdef")
+        var text = ""
+        for (index, byte) in bytes.enumerated() {
+            if [4, 6, 8, 10].contains(index) { text.append("-") }
+            text.append(digits[Int(byte >> 4)])
+            text.append(digits[Int(byte & 0x0F)])
+        }
+        return text
     }
 }

@@ -1,6 +1,7 @@
 import HTTPTypes
 import Records
 package import RelayAPI
+import RelayCore
 import Synchronization
 
 /// The relay's metrics, served at `GET /metrics`.
@@ -205,5 +206,86 @@ package final class RelayMetrics: Sendable {
         text.samples("zonecast_commit_seconds", of: commits.times)
         text.family("zonecast_commit_writes", "histogram", "Write requests that shared one commit.")
         text.samples("zonecast_commit_writes", of: commits.batches)
+    }
+}
+
+/// Metrics in Prometheus's text format.
+struct MetricsText {
+    private(set) var text = ""
+
+    typealias Labels = KeyValuePairs<String, String>
+
+    /// Starts a metric family; its samples follow.
+    mutating func family(_ name: String, _ type: String, _ help: String) {
+        text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
+    }
+
+    /// Writes a sample; whole numbers have no fraction.
+    mutating func sample(_ name: String, _ labels: [(String, String)], _ value: Double) {
+        let list = labels.map { "\($0)=\"\(Self.escaped($1))\"" }.joined(separator: ",")
+        let number = Int64(exactly: value).map { "\($0)" } ?? "\(value)"
+        text += "\(name)\(list.isEmpty ? "" : "{\(list)}") \(number)\n"
+    }
+
+    mutating func sample(_ name: String, _ labels: Labels = [:], _ value: some CustomStringConvertible) {
+        text += "\(name)\(Self.list(labels)) \(value)\n"
+    }
+
+    /// Writes the samples of a histogram.
+    mutating func samples(_ name: String, _ labels: [(String, String)] = [], of histogram: Histogram) {
+        var count: UInt64 = 0
+        let own = labels.map { "\($0)=\"\(Self.escaped($1))\"," }.joined()
+        for (bound, more) in zip(histogram.bounds.map { "\($0)" } + ["+Inf"], histogram.counts) {
+            count += more
+            text += "\(name)_bucket{\(own)le=\"\(bound)\"} \(count)\n"
+        }
+        let list = own.isEmpty ? "" : "{\(own.dropLast())}"
+        text += "\(name)_sum\(list) \(histogram.sum)\n\(name)_count\(list) \(count)\n"
+    }
+
+    private static func list(_ labels: Labels) -> String {
+        labels.isEmpty ? "" : "{" + labels.map { "\($0)=\"\(escaped($1))\"" }.joined(separator: ",") + "}"
+    }
+
+    private static func escaped(_ value: String) -> String {
+        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
+    }
+}
+
+/// The endpoint `GET /metrics`, for requests with the bearer token, or without one on a relay that accepts dev tokens.
+///
+/// For all other requests the path does not exist.
+package struct MetricsDoor: Sendable {
+    private let metrics: RelayMetrics
+    private let token: String?
+    private let isOpen: Bool
+    private let executor = DiskExecutor()
+
+    /// - Parameters:
+    ///   - metrics: The metrics to serve.
+    ///   - token: The required bearer token; `nil` disables access by token.
+    ///   - isOpen: Whether no token is required.
+    package init(_ metrics: RelayMetrics, token: String?, isOpen: Bool) {
+        self.metrics = metrics
+        self.token = token
+        self.isOpen = isOpen
+    }
+
+    /// Returns the response; `nil` if the request is for another path or not authorized.
+    package func answer(_ request: APIRequest) async -> APIResponse? {
+        guard request.path == "/metrics", request.method == .get, isOpen || isShown(request) else { return nil }
+        // The gauges read every store's files and all descriptors.
+        let text = await withTaskExecutorPreference(executor) { [metrics] in await Self.text(of: metrics) }
+        var response = APIResponse(status: .ok, body: Array(text.utf8))
+        response.headers[.contentType] = "text/plain; version=0.0.4; charset=utf-8"
+        response.headers[.cacheControl] = "no-store"
+        return response
+    }
+
+    private static func text(of metrics: RelayMetrics) async -> String { metrics.text }
+
+    private func isShown(_ request: APIRequest) -> Bool {
+        guard let token, let shown = request.headers[.authorization] else { return false }
+        return ConstantTime.areEqual(Array("Bearer \(token)".utf8), Array(shown.utf8))
     }
 }

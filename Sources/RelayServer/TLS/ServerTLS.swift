@@ -1,7 +1,8 @@
-import Foundation
+package import Foundation
 import Logging
 import NIOCore
 import NIOSSL
+import RelayStore
 import Synchronization
 import Wire
 
@@ -84,5 +85,43 @@ final class ServerTLS: Sendable {
                 description: "\(files.key) is not the key of the first certificate in \(files.certificates)."
             )
         }
+    }
+}
+
+/// The paths of the two PEM files that TLS needs.
+package struct TLSFiles: Hashable, Sendable {
+    /// The certificate, followed by its intermediate certificates.
+    package var certificates: String
+    /// The certificate's private key.
+    package var key: String
+
+    package init(certificates: String, key: String) {
+        self.certificates = certificates
+        self.key = key
+    }
+
+    /// Identifies a version of the files without reading them.
+    struct Mark: Hashable, Sendable {
+        private let files: [FileVersion?]
+
+        init(_ files: TLSFiles) { self.files = [files.certificates, files.key].map { FileVersion($0) } }
+    }
+}
+
+/// The reason why TLS files cannot be used, as a sentence for the operator.
+package struct TLSFault: Error, Hashable, Sendable, CustomStringConvertible {
+    package var description: String
+}
+
+extension TLSFiles {
+    /// Returns the time at which the first certificate expires.
+    ///
+    /// Throws the error with which a relay would refuse to start with these files.
+    package func end() throws(TLSFault) -> Date {
+        _ = try ServerTLS.context(of: self)
+        guard let first = try? NIOSSLCertificate.fromPEMBytes(ServerTLS.bytes(certificates)).first else {
+            throw TLSFault(description: "\(certificates) contains no certificate (tls-cert).")
+        }
+        return Date(timeIntervalSince1970: TimeInterval(first.notValidAfter))
     }
 }

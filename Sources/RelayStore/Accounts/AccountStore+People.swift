@@ -253,3 +253,443 @@ struct LoginWay: RawRepresentable {
         }
     }
 }
+
+extension AccountStore {
+    // MARK: Lookups
+
+    package func profile(
+        of user: UserID,
+        in home: ContainerEnvironment
+    ) throws(DirectoryError) -> UserProfile? {
+        try profiles(matching: [.user(user)], in: home, includesDev: true)[.user(user)]
+    }
+
+    package func profiles(
+        matching lookups: [UserLookup],
+        in home: ContainerEnvironment,
+        includesDev: Bool
+    ) throws(DirectoryError) -> [UserLookup: UserProfile] {
+        try read { db in
+            var found: [UserLookup: UserProfile] = [:]
+            for lookup in lookups where found[lookup] == nil {
+                let (condition, text) = Self.condition(lookup)
+                found[lookup] = try Row.fetchOne(
+                    db.cachedStatement(sql: Self.profileQuery(condition)),
+                    arguments: [home.container.name, home.environment.rawValue, text, includesDev]
+                ).map(Self.profile)
+            }
+            return found
+        }
+    }
+
+    package func profiles(
+        of account: Account.ID
+    ) throws(DirectoryError) -> [(home: ContainerEnvironment, profile: UserProfile)] {
+        try read { db in
+            try Row.fetchAll(
+                db,
+                sql: """
+                    SELECT users.container, users.environment, users.name AS user_name, discoverable, accounts.*
+                    FROM users JOIN accounts ON accounts.id = users.account
+                    WHERE users.account = ? ORDER BY container, environment
+                    """,
+                arguments: [account.number]
+            ).compactMap { row in Self.home(row).map { (home: $0, profile: Self.profile(row)) } }
+        }
+    }
+
+    private static func condition(_ lookup: UserLookup) -> (sql: String, text: String) {
+        switch lookup {
+        case .email(let address): ("accounts.email = ? AND (? OR accounts.is_dev <> 1)", address)
+        case .phone(let number): ("accounts.phone = ? AND (? OR accounts.is_dev <> 1)", number)
+        // The last argument has no effect here; it only gives all three conditions the same arguments.
+        case .user(let user): ("users.name = ? AND ? IS NOT NULL", user.recordName)
+        }
+    }
+
+    private static func profileQuery(_ condition: String) -> String {
+        """
+        SELECT users.name AS user_name, discoverable, accounts.*
+        FROM accounts JOIN users ON users.account = accounts.id
+        WHERE users.container = ? AND users.environment = ? AND \(condition)
+        ORDER BY discoverable DESC, is_dev, accounts.id LIMIT 1
+        """
+    }
+
+    private static func profile(_ row: Row) -> UserProfile {
+        UserProfile(user: UserID(row["user_name"]), account: account(row), isDiscoverable: row["discoverable"])
+    }
+
+    // MARK: Profile settings
+
+    package func setDiscoverable(
+        _ isDiscoverable: Bool,
+        user: UserID,
+        in home: ContainerEnvironment
+    ) throws(DirectoryError) {
+        try write { db in
+            try db.execute(
+                sql: "UPDATE users SET discoverable = ? WHERE container = ? AND environment = ? AND name = ?",
+                arguments: [isDiscoverable, home.container.name, home.environment.rawValue, user.recordName]
+            )
+        }
+    }
+
+    package func setName(_ name: PersonName, of account: Account.ID) throws(DirectoryError) {
+        try write { db in try Self.write(name, of: account.number, db) }
+    }
+
+    /// Sets or, with `nil`, removes the telephone number of an account.
+    ///
+    /// Throws `invalid` if the text cannot be a telephone number.
+    package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
+        if let objection = phone.flatMap(PhoneNumber.objection) { throw .invalid(objection) }
+        let number = phone.flatMap(AccountRules.canonicalPhone)
+        try write { db in
+            try db.execute(sql: "UPDATE accounts SET phone = ? WHERE id = ?", arguments: [number, account.number])
+        }
+    }
+
+    private static func write(_ name: PersonName, of account: Int64, _ db: Database) throws {
+        try db.execute(
+            sql: """
+                UPDATE accounts SET name_prefix = ?, given_name = ?, middle_name = ?, family_name = ?,
+                name_suffix = ?, nickname = ? WHERE id = ?
+                """,
+            arguments: [name.prefix, name.given, name.middle, name.family, name.suffix, name.nickname, account]
+        )
+    }
+
+    // MARK: Users of foreign issuers
+
+    package func account(for person: ForeignPerson) throws(DirectoryError) -> Account {
+        let login = person.issuer + "\n" + person.subject
+        if let known = try account(.foreign, login: login), known.email == person.email, known.phone == person.phone,
+            known.name == person.name
+        {
+            return known
+        }
+        let now = time.now().milliseconds
+        try write { db in
+            try db.execute(
+                sql: "INSERT OR IGNORE INTO accounts(is_dev, login, created) VALUES (?, ?, ?)",
+                arguments: [LoginWay.foreign.rawValue, login, now]
+            )
+            guard
+                let id = try Int64.fetchOne(
+                    db,
+                    sql: "SELECT id FROM accounts WHERE is_dev = ? AND login = ?",
+                    arguments: [LoginWay.foreign.rawValue, login]
+                )
+            else { throw DirectoryError.unavailable("a foreign account vanished") }
+            try db.execute(
+                sql: "UPDATE accounts SET email = ?, phone = ? WHERE id = ?",
+                arguments: [person.email, person.phone, id]
+            )
+            try Self.write(person.name, of: id, db)
+        }
+        guard let account = try account(.foreign, login: login) else { throw .missing("foreign user") }
+        return account
+    }
+}
+
+/// Sessions of signed-in users.
+extension AccountStore {
+    package func session(_ id: Session.ID) throws(DirectoryError) -> Session? {
+        try read { db in
+            try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM sessions WHERE id = ?"), arguments: [id.data])
+                .flatMap(Self.session)
+        }
+    }
+
+    package func sessions(of account: Account.ID) throws(DirectoryError) -> [Session] {
+        try read { db in
+            try Row.fetchAll(
+                db,
+                sql: "SELECT * FROM sessions WHERE account = ? AND revoked IS NULL ORDER BY created DESC",
+                arguments: [account.number]
+            ).compactMap(Self.session)
+        }
+    }
+
+    package func noteUse(of sessions: [Session.ID], at now: Timestamp) throws(DirectoryError) {
+        try write { db in
+            let statement = try db.cachedStatement(sql: "UPDATE sessions SET used = ? WHERE id = ?")
+            for session in sessions { try statement.execute(arguments: [now.milliseconds, session.data]) }
+        }
+    }
+
+    package func removeSessions(
+        _ kind: Session.Kind,
+        unusedFor age: Duration,
+        at now: Timestamp
+    ) throws(DirectoryError) {
+        try write { db in
+            try db.execute(
+                sql: """
+                    DELETE FROM sessions WHERE kind = ? AND coalesce(revoked, used, created)
+                    < min(?, (SELECT max(coalesce(used, created)) FROM sessions)) - ?
+                    """,
+                arguments: [kind.rawValue, now.milliseconds, age.wholeMilliseconds]
+            )
+        }
+    }
+
+    package func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError) {
+        try revoke { db in try endSessions(of: account, in: home, db) }
+    }
+
+    package func addSession(_ session: Session) throws(DirectoryError) {
+        try write { db in
+            try db.execute(
+                sql: """
+                    INSERT INTO sessions(id, secret_hash, account, container, environment, kind, created)
+                    VALUES (?, ?, ?, ?, ?, ?, ?)
+                    """,
+                arguments: [
+                    session.id.data, Data(session.secretHash), session.account.number, session.home.container.name,
+                    session.home.environment.rawValue, session.kind.rawValue, session.created.milliseconds,
+                ]
+            )
+        }
+    }
+
+    package func revokeSession(_ id: Session.ID) throws(DirectoryError) {
+        let now = time.now().milliseconds
+        try revoke { db in
+            try db.execute(
+                sql: "UPDATE sessions SET revoked = ? WHERE id = ? AND revoked IS NULL",
+                arguments: [now, id.data]
+            )
+        }
+    }
+
+    func endSessions(of account: Account.ID, in home: ContainerEnvironment?, _ db: Database) throws {
+        try db.execute(
+            sql: """
+                UPDATE sessions SET revoked = ?1 WHERE account = ?2 AND revoked IS NULL
+                AND (?3 IS NULL OR (container = ?3 AND environment = ?4))
+                """,
+            arguments: [
+                time.now().milliseconds, account.number, home?.container.name, home?.environment.rawValue,
+            ]
+        )
+    }
+
+    private static func session(_ row: Row) -> Session? {
+        guard let home = Self.home(row), let kind = Session.Kind(rawValue: row["kind"]) else { return nil }
+        return Session(
+            id: Session.ID(row["id"] as Data),
+            secretHash: Array(row["secret_hash"] as Data),
+            account: Account.ID(row["account"]),
+            home: home,
+            kind: kind,
+            created: Timestamp(milliseconds: row["created"]),
+            used: (row["used"] as Int64?).map { Timestamp(milliseconds: $0) },
+            revoked: Self.revoked(row)
+        )
+    }
+}
+
+extension Session.ID {
+    /// 16 bytes, most significant first.
+    var data: Data { withUnsafeBytes(of: number.bigEndian) { Data($0) } }
+
+    init(_ data: Data) { self.init(data.reduce(0) { $0 << 8 | UInt128($1) }) }
+}
+
+extension AccountStore {
+    package func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer] {
+        try read { db in
+            try Row.fetchAll(
+                db,
+                sql: "SELECT * FROM issuers WHERE container = ? ORDER BY issuer",
+                arguments: [container.name]
+            ).compactMap(Self.issuer)
+        }
+    }
+
+    package func issuer(named name: String, of container: ContainerID) throws(DirectoryError) -> TrustedIssuer? {
+        try read { db in
+            try Row.fetchOne(
+                db.cachedStatement(sql: "SELECT * FROM issuers WHERE container = ? AND issuer = ?"),
+                arguments: [container.name, name]
+            ).flatMap { row in
+                Self.issuer(row).map { TrustedIssuer(issuer: $0, revision: UInt64(bitPattern: row["revision"])) }
+            }
+        }
+    }
+
+    /// Returns the issuers of all containers.
+    package func issuers() throws(DirectoryError) -> [ForeignIssuer] {
+        try read { db in
+            try Row.fetchAll(db, sql: "SELECT * FROM issuers ORDER BY container, issuer").compactMap(Self.issuer)
+        }
+    }
+
+    /// Adds an issuer, replacing one of the same name, and gives it a greater revision.
+    package func putIssuer(_ issuer: ForeignIssuer) throws(DirectoryError) {
+        guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
+        let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
+        let algorithms = issuer.algorithms.map(\.rawValue).sorted().joined(separator: ",")
+        let (url, file): (String?, String?) =
+            switch issuer.keys {
+            case .url(let address): (address, nil)
+            case .file(let path): (nil, path)
+            }
+        try revoke { db in
+            try db.execute(
+                sql: """
+                    INSERT OR REPLACE INTO issuers(container, issuer, audiences, algorithms, keys_url, keys_file,
+                        claims, trusts_contacts, created, revision)
+                    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, revocations + 1 FROM relay
+                    """,
+                arguments: [
+                    issuer.container.name, issuer.issuer, issuer.audiences.joined(separator: "\n"), algorithms, url,
+                    file, claims, issuer.trustsContacts, issuer.created.milliseconds,
+                ]
+            )
+        }
+    }
+
+    /// Removes an issuer, and ends the sessions of its users in the container.
+    package func removeIssuer(_ issuer: String, of container: ContainerID) throws(DirectoryError) {
+        let now = time.now().milliseconds
+        try revoke { db in
+            try db.execute(
+                sql: "DELETE FROM issuers WHERE container = ? AND issuer = ?",
+                arguments: [container.name, issuer]
+            )
+            guard db.changesCount > 0 else { throw DirectoryError.missing("issuer \(issuer)") }
+            try db.execute(
+                sql: """
+                    UPDATE sessions SET revoked = ?1 WHERE container = ?2 AND revoked IS NULL AND account IN (
+                        SELECT id FROM accounts WHERE is_dev = ?3 AND substr(login, 1, length(?4) + 1) = ?4 || char(10)
+                    )
+                    """,
+                arguments: [now, container.name, LoginWay.foreign.rawValue, issuer]
+            )
+        }
+    }
+
+    private static func issuer(_ row: Row) -> ForeignIssuer? {
+        let place: ForeignIssuer.KeyPlace? =
+            (row["keys_url"] as String?).map { .url($0) } ?? (row["keys_file"] as String?).map { .file($0) }
+        guard let container = ContainerID(row["container"]), let place else { return nil }
+        let claims = (row["claims"] as String).split(separator: "\n").compactMap { line in
+            let parts = line.split(separator: "=", maxSplits: 1).map(String.init)
+            return parts.count == 2 ? ForeignIssuer.Field(rawValue: parts[0]).map { ($0, parts[1]) } : nil
+        }
+        return ForeignIssuer(
+            container: container,
+            issuer: row["issuer"],
+            audiences: (row["audiences"] as String).split(separator: "\n").map(String.init),
+            algorithms: Set(
+                (row["algorithms"] as String).split(separator: ",").compactMap {
+                    ForeignIssuer.Algorithm(rawValue: String($0))
+                }
+            ),
+            keys: place,
+            claims: Dictionary(claims) { $1 },
+            trustsContacts: row["trusts_contacts"],
+            created: Timestamp(milliseconds: row["created"])
+        )
+    }
+}
+
+/// Storage limits of individual users and containers that differ from the configuration.
+extension AccountStore {
+    /// Sets how many bytes the user's private database may hold in each container.
+    ///
+    /// `Int64.max` means no limit, `nil` the configured limit. Takes effect in a running relay within a second.
+    package func setPrivateQuota(_ bytes: Int64?, of account: Account.ID) throws(DirectoryError) {
+        try write { db in
+            if let bytes {
+                try db.execute(
+                    sql: """
+                        INSERT INTO quotas(account, private_bytes) VALUES (?1, ?2)
+                        ON CONFLICT (account) DO UPDATE SET private_bytes = ?2
+                        """,
+                    arguments: [account.number, bytes]
+                )
+            } else {
+                try db.execute(sql: "DELETE FROM quotas WHERE account = ?", arguments: [account.number])
+            }
+        }
+    }
+
+    package func privateQuota(of account: Account.ID) throws(DirectoryError) -> Int64? {
+        try read { db in
+            try Int64.fetchOne(
+                db,
+                sql: "SELECT private_bytes FROM quotas WHERE account = ?",
+                arguments: [account.number]
+            )
+        }
+    }
+
+    /// Sets the limits of a container and environment; an empty quota removes them.
+    ///
+    /// Takes effect in a running relay within a second.
+    ///
+    /// - Throws: `missing` if there is no such container.
+    package func setQuota(_ quota: ContainerQuota, of home: ContainerEnvironment) throws(DirectoryError) {
+        guard try hasContainer(home.container) else { throw .missing("container \(home.container)") }
+        let place: StatementArguments = [home.container.name, home.environment.rawValue]
+        try write { db in
+            try db.execute(
+                sql: "DELETE FROM container_quotas WHERE container = ? AND environment = ?",
+                arguments: place
+            )
+            guard !quota.isEmpty else { return }
+            try db.execute(
+                sql: "INSERT INTO container_quotas VALUES (?, ?, ?, ?, ?, ?)",
+                arguments: place + [
+                    quota.privateBytes, quota.publicRecords, quota.publicAssets, quota.publicTransfer,
+                ]
+            )
+        }
+    }
+
+    package func quota(of home: ContainerEnvironment) throws(DirectoryError) -> ContainerQuota {
+        try read { db in
+            let row = try Row.fetchOne(
+                db,
+                sql: "SELECT * FROM container_quotas WHERE container = ? AND environment = ?",
+                arguments: [home.container.name, home.environment.rawValue]
+            )
+            return row.map(Self.quota) ?? ContainerQuota()
+        }
+    }
+
+    /// Returns all of these limits; the cost grows with the number of such users and containers.
+    package func ownQuotas() throws(DirectoryError) -> OwnQuotas {
+        try read { db in
+            let rows = try Row.fetchAll(
+                db,
+                sql: """
+                    SELECT u.container, u.environment, u.name, q.private_bytes
+                    FROM quotas q CROSS JOIN users u ON u.account = q.account
+                    """
+            )
+            var quotas = OwnQuotas()
+            for row in rows {
+                guard let home = Self.home(row) else { continue }
+                quotas.users[home, default: [:]][UserID(row["name"])] = row["private_bytes"]
+            }
+            for row in try Row.fetchAll(db, sql: "SELECT * FROM container_quotas") {
+                if let home = Self.home(row) { quotas.containers[home] = Self.quota(row) }
+            }
+            return quotas
+        }
+    }
+
+    private static func quota(_ row: Row) -> ContainerQuota {
+        ContainerQuota(
+            privateBytes: row["private_bytes"],
+            publicRecords: row["public_records"],
+            publicAssets: row["public_assets"],
+            publicTransfer: row["public_transfer"]
+        )
+    }
+}

@@ -307,3 +307,110 @@ private enum AssetFailure {
         )
     }
 }
+
+/// Which of a store's assets are intact, as far as this process knows.
+///
+/// A disk may return other bytes than were written, without an error and years later. So each file is checked against
+/// the hash in its name before it is first served, unless this process has received it.
+final class SoundFiles: Sendable {
+    private struct Finding {
+        var file: FileVersion
+        var isSound: Bool
+    }
+
+    /// The maximum number of findings, which take some megabytes; with more, files are read again.
+    private static let most = 1 << 15
+
+    private let findings = Mutex<[AssetHash: Finding]>([:])
+    /// Reads one file at a time: after a restart many are requested, and a disk reads one faster than many at once.
+    private let queue = DispatchQueue(label: "zonecast asset checks", qos: .utility)
+    /// Large files have a queue of their own, so that a request for a picture does not wait for a film.
+    private let largeQueue = DispatchQueue(label: "zonecast asset checks, large", qos: .utility)
+    private static let large: Int64 = 1 << 22
+
+    /// Records a file that was received just now: its hash was computed on the way.
+    func note(_ hash: AssetHash, at path: String) {
+        guard let file = FileVersion(path) else { return }
+        keep(Finding(file: file, isSound: true), of: hash)
+    }
+
+    /// Runs `touch`, which gives the file a new time, and keeps what is known about the file.
+    func renew(_ hash: AssetHash, at path: String, _ touch: () -> Void) {
+        let isSound = known(hash, at: path)
+        touch()
+        guard let isSound, let file = FileVersion(path) else { return }
+        keep(Finding(file: file, isSound: isSound), of: hash)
+    }
+
+    /// Returns whether the content of the file matches its name; reads the file if that is not known.
+    func isSound(_ asset: AssetFile, _ hash: AssetHash) async throws(RelayError) -> Bool {
+        let path = asset.path
+        if let isSound = known(hash, at: path) { return isSound }
+        let found = await withCheckedContinuation { continuation in
+            let line = asset.size < Self.large ? queue : largeQueue
+            line.async { continuation.resume(returning: self.look(hash, at: path)) }
+        }
+        guard let found else {
+            throw RelayError(.tryAgainLater, "The relay cannot read this asset right now.", retryAfter: .seconds(30))
+        }
+        return found
+    }
+
+    private func look(_ hash: AssetHash, at path: String) -> Bool? {
+        // An earlier request may have read it meanwhile.
+        if let isSound = known(hash, at: path) { return isSound }
+        guard let file = FileVersion(path), let checksum = try? BackupFiles.checksum(of: path) else { return nil }
+        let finding = Finding(file: file, isSound: checksum.hex.hasPrefix(hash.hex))
+        keep(finding, of: hash)
+        return finding.isSound
+    }
+
+    private func known(_ hash: AssetHash, at path: String) -> Bool? {
+        guard let file = FileVersion(path) else { return nil }
+        return findings.withLock { findings in
+            findings[hash].flatMap { $0.file == file ? $0.isSound : nil }
+        }
+    }
+
+    private func keep(_ finding: Finding, of hash: AssetHash) {
+        findings.withLock { findings in
+            if findings.count >= Self.most { findings = [:] }
+            findings[hash] = finding
+        }
+    }
+}
+
+/// A lock on a data folder's assets, held while a backup copies them or unused ones are removed.
+///
+/// Uses a file of its own in the folder, since other processes make backups too; the system releases the lock with the
+/// process. If the file system has no locks, or the folder cannot be written, nothing is locked.
+struct AssetHold {
+    /// The assets are being copied, or removed by another process.
+    struct Busy: Error {}
+
+    private let descriptor: Int32
+
+    /// Locks the assets for copying; waits until a removal has ended.
+    static func copying(of data: String) -> AssetHold? { try? AssetHold(data, LOCK_SH) }
+
+    /// Locks the assets for removing unused ones.
+    static func clearing(of data: String) throws(Busy) -> AssetHold? { try AssetHold(data, LOCK_EX | LOCK_NB) }
+
+    private init?(_ data: String, _ kind: Int32) throws(Busy) {
+        descriptor = open("\(data)/assets.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        while flock(descriptor, kind) != 0 {
+            if errno == EINTR { continue }
+            let isBusy = errno == EWOULDBLOCK
+            close(descriptor)
+            if isBusy { throw Busy() }
+            return nil
+        }
+    }
+
+    func release() {
+        // See `BackupLock.release`.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
+}

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 package import Records
 
 /// A backup: a folder with a copy of each SQLite file, the assets that records use, and a manifest.
@@ -152,5 +153,233 @@ package struct Backup: Sendable {
         if !kept.contains(where: \.isGood), let last = old.lastIndex(where: \.isGood) { old.remove(at: last) }
         for backup in old { backup.remove() }
         return old.count
+    }
+}
+
+/// Why a backup could not be made, verified or restored; each description is one sentence for the user.
+package enum BackupFailure: Error, CustomStringConvertible {
+    /// There is no relay data in the folder.
+    case nothingThere(String)
+    /// The file for the relay's accounts belongs to another program.
+    case foreign(String)
+    /// There is no such backup.
+    case missing(String)
+    /// The file or folder could not be read or written.
+    case unreadable(String, String)
+    /// A file to copy is damaged.
+    case damaged(String, [String])
+    /// Another backup is being made in the folder.
+    case busy(String)
+    /// The folder's disk would be full, or nearly full.
+    case noRoom(String, needed: Int64)
+    /// A later version made the backup.
+    case tooNew(String)
+
+    package var description: String {
+        switch self {
+        case .nothingThere(let folder):
+            FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
+        case .foreign(let path):
+            "\(path) is not a relay's file: another program created it. Name the relay's folder with --data."
+        case .missing(let name): "There is no backup \(name). List the existing ones: zonecast backup list"
+        case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
+        case .damaged(let path, let places):
+            "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so it cannot be backed up. "
+                + "Restore the last good one: zonecast backup restore latest"
+        case .busy(let folder): "Another backup is being created in \(folder). Retry when it is finished."
+        case .noRoom(let folder, let needed):
+            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Free space, keep fewer "
+                + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
+        case .tooNew(let name): "\(name) was created by a later version of zonecast. Restore it with that version."
+        }
+    }
+}
+
+extension Backup {
+    /// A finished backup whose content is unknown.
+    package struct Unusable: Sendable {
+        package var name: String
+        package var reason: BackupFailure
+    }
+
+    /// Returns the unusable backups of a folder, by name.
+    package static func unusable(in folder: String) -> [Unusable] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.filter { $0.hasSuffix(suffix) }.sorted().compactMap { name in
+            do throws(BackupFailure) {
+                _ = try Backup(at: "\(folder)/\(name)")
+                return nil
+            } catch {
+                guard case .missing = error else { return Unusable(name: name, reason: error) }
+                let manifest = "\(folder)/\(name)/\(manifestName)"
+                // The manifest does not exist, or the caller may not read it.
+                let fault = access(manifest, R_OK) == 0 ? EIO : errno
+                return Unusable(name: name, reason: .unreadable(manifest, String(cString: strerror(fault)) + "."))
+            }
+        }
+    }
+
+    /// Returns the unusable backup that is newer than all others of a folder, by the time in its name.
+    ///
+    /// Ignores names that are later than `now`: such backups, of a clock that was ahead, count as the oldest.
+    package static func newestUnusable(in folder: String, at now: Timestamp) -> Unusable? {
+        // The second backup of a second has a number after the time.
+        let moment = { (name: String) in String(name.dropLast(suffix.count)) }
+        let made = unusable(in: folder).filter { unusable in
+            unusable.name.first?.isNumber == true && moment(unusable.name).prefix(18) <= name(of: now)
+        }
+        guard let last = made.max(by: { moment($0.name) < moment($1.name) }) else { return nil }
+        return all(in: folder, at: now).last.map { moment($0.name) < moment(last.name) } ?? true ? last : nil
+    }
+}
+
+extension Backup {
+    /// Reads the whole backup and compares it with its manifest; returns a sentence for each fault.
+    ///
+    /// Opens files as a restore would, has SQLite check them, and compares every zone's change numbers with its log,
+    /// and every asset with the hash in its name. Changes nothing in the backup.
+    package func verify(step: (String) -> Void = { _ in }) -> [String] {
+        faults(manifest.files, step) { try faults(of: $0) }
+            + faults(manifest.settings, step) { try checksumFault(of: $0).map { [$0] } ?? [] }
+    }
+
+    /// Returns the used assets that were missing or damaged when the backup was made.
+    ///
+    /// They are not faults of the backup.
+    package func lackedAssets() -> [String] {
+        guard manifest.lackedAssets > 0 else { return [] }
+        return manifest.files.filter { $0.path != "relay.sqlite" }.flatMap { file -> [String] in
+            let folder = "\(path)/\(SQLiteStore.Place.assetFolder(ofFile: file.path))"
+            let used = (try? StoreContents(ofFile: "\(path)/\(file.path)").assets) ?? []
+            return used.filter { !FileManager.default.fileExists(atPath: "\(folder)/\($0.prefix(2))/\($0)") }
+        }
+    }
+
+    private func faults(
+        _ files: [Manifest.File],
+        _ step: (String) -> Void,
+        _ look: (Manifest.File) throws -> [String]
+    ) -> [String] {
+        files.flatMap { file -> [String] in
+            step(file.path)
+            do {
+                return try look(file)
+            } catch {
+                return ["\(file.path) cannot be read: \(error)"]
+            }
+        }
+    }
+
+    /// `nil` if the file is as it was written.
+    private func checksumFault(of file: Manifest.File) throws -> String? {
+        let (checksum, bytes) = try BackupFiles.checksum(of: "\(path)/\(file.path)")
+        guard checksum == file.checksum, bytes == file.bytes else {
+            return "\(file.path) was changed after it was written: its checksum differs."
+        }
+        return nil
+    }
+
+    private func faults(of file: Manifest.File) throws -> [String] {
+        if let fault = try checksumFault(of: file) { return [fault] }
+        var configuration = Configuration()
+        configuration.readonly = true
+        let address = CheckedVFS.address(of: "\(path)/\(file.path)")
+        let queue = try DatabaseQueue(path: address, configuration: configuration)
+        defer { try? queue.close() }
+        return try queue.inDatabase { database in
+            let report = try String.fetchOne(database, sql: "PRAGMA integrity_check") ?? "no answer"
+            var faults = report == "ok" ? [] : ["\(file.path) is damaged: \(report)"]
+            do {
+                _ = try FileLayout.of(file.path).version(of: database)
+            } catch let error as LayoutError {
+                return faults + ["\(file.path): \(error)."]
+            }
+            guard file.path != "relay.sqlite" else { return faults }
+            faults += try Self.logFaults(database).map { "\(file.path): \($0)" }
+            return try faults + assetFaults(file, database)
+        }
+    }
+
+    /// Finds records that a feed could not read; the public zone has no feed.
+    private static func logFaults(_ database: Database) throws -> [String] {
+        let checks = [
+            (
+                "SELECT count(*) FROM record r JOIN zone z ON z.id = r.zone WHERE r.change > z.last_change",
+                "records are newer than their zone's log"
+            ),
+            (
+                """
+                SELECT count(*) FROM record r WHERE zone <> 1 AND NOT EXISTS (
+                    SELECT 1 FROM zone_run z WHERE z.zone = r.zone AND z.run = r.run)
+                """,
+                "records are missing from their zone's log"
+            ),
+            ("SELECT count(*) FROM record WHERE zone NOT IN (SELECT id FROM zone)", "records belong to no zone"),
+        ]
+        return try checks.compactMap { sql, words in
+            let count = try Int.fetchOne(database, sql: sql) ?? 0
+            return count == 0 ? nil : "\(count) \(words)"
+        }
+    }
+
+    private func assetFaults(_ file: Manifest.File, _ database: Database) throws -> [String] {
+        let assets = try StoreContents(ofFile: "\(path)/\(file.path)").assets
+        let folder = "\(path)/\(SQLiteStore.Place.assetFolder(ofFile: file.path))"
+        var faults: [String] = []
+        var found = 0
+        for asset in assets {
+            let place = "\(folder)/\(asset.prefix(2))/\(asset)"
+            guard FileManager.default.fileExists(atPath: place) else { continue }
+            found += 1
+            if try BackupFiles.checksum(of: place).hex.hasPrefix(asset) { continue }
+            faults.append("The asset \(asset) is damaged.")
+        }
+        if found < file.assets {
+            faults.append("\(file.path): \(file.assets - found) of its assets are missing from the backup.")
+        }
+        return faults
+    }
+}
+
+/// When a backup was last verified, and with which result.
+///
+/// Stored beside the backup, since nothing in a backup is changed.
+package struct BackupVerdict: Codable, Hashable, Sendable {
+    /// Milliseconds since 1970.
+    package var at: Int64
+    package var faults: Int
+
+    package init(at: Int64, faults: Int) {
+        self.at = at
+        self.faults = faults
+    }
+}
+
+extension Backup {
+    private static func verdictPath(_ path: String) -> String { path + ".verdict" }
+
+    /// The result of the last verification; `nil` if the backup has not been verified.
+    package var verdict: BackupVerdict? {
+        FileManager.default.contents(atPath: Self.verdictPath(path))
+            .flatMap { try? JSONDecoder().decode(BackupVerdict.self, from: $0) }
+    }
+
+    /// Verifies the backup, stores the result if the folder is writable, and returns a sentence for each fault.
+    package func verify(now: Timestamp, step: (String) -> Void = { _ in }) -> [String] {
+        let faults = verify(step: step)
+        let verdict = BackupVerdict(at: now.milliseconds, faults: faults.count)
+        // The backup may be in a folder that cannot be written, which does not make it worse.
+        let target = Self.verdictPath(path)
+        let files = BackupFiles(disk: .system)
+        if let text = try? JSONEncoder().encode(verdict), (try? files.write(text, to: target + ".new")) != nil {
+            try? files.rename(target + ".new", to: target)
+        }
+        return faults
+    }
+
+    /// Removes the backup and its verification result.
+    func remove() {
+        try? FileManager.default.removeItem(atPath: path)
+        try? FileManager.default.removeItem(atPath: Self.verdictPath(path))
     }
 }

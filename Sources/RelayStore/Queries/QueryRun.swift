@@ -208,3 +208,284 @@ struct TakesLong: Error {}
 struct IndexMissing: Error {
     var targets: Set<IndexTarget>
 }
+
+/// The first records in a query's order among those offered: as many as a page holds, and one more.
+///
+/// A page of large records holds fewer: it is full when its records exceed the byte limit.
+struct PageOfQuery {
+    struct Entry {
+        var position: Query.Position
+        var zone: Zone
+        var record: StoredRecord
+    }
+
+    private let order: QueryOrder
+    private var limit: Int
+    /// The remaining bytes.
+    private var room: Int
+    private(set) var entries: [Entry] = []
+
+    /// `limit` is the number of records in the page; one more is kept in memory.
+    init(_ order: QueryOrder, limit: Int, bytes: Int) {
+        self.order = order
+        self.limit = limit
+        room = bytes
+    }
+
+    var isFull: Bool { entries.count > limit }
+
+    /// Returns whether a record at this position would be kept.
+    func takes(_ position: Query.Position) -> Bool {
+        guard isFull, let last = entries.last else { return true }
+        return order.areInOrder(position, last.position)
+    }
+
+    mutating func insert(_ entry: Entry) {
+        guard takes(entry.position) else { return }
+        var (low, high) = (0, entries.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if order.areInOrder(entries[middle].position, entry.position) { low = middle + 1 } else { high = middle }
+        }
+        entries.insert(entry, at: low)
+        room -= entry.record.fields.count
+        if entries.count > limit + 1 { removeLast() }
+        // Removed records do not come back, so the page keeps this limit.
+        while room < 0, entries.count > 2 {
+            removeLast()
+            limit = entries.count - 1
+        }
+    }
+
+    private mutating func removeLast() { room += entries.removeLast().record.fields.count }
+
+    /// The records of the page; an additional record means that there is a next page.
+    var page: QueryPage {
+        QueryPage(
+            records: entries.prefix(limit).map { ($0.zone.id, $0.record) },
+            next: isFull ? entries.prefix(limit).last?.position : nil
+        )
+    }
+}
+
+/// Visits records in the order of the results.
+extension QueryRun {
+    /// A key that all records of a part of the order share in an earlier sort, and the index that contains it.
+    private struct Shared {
+        var index: Int64
+        var key: QueryKey
+    }
+
+    /// Visits the entries of the first sort's index, or of the names, in the order of the results until the page is
+    /// full.
+    func visitInOrder(_ target: IndexTarget, _ range: KeyRange, _ check: CandidateCheck) throws {
+        guard let place = place(of: target) else { return }
+        try walk(place, range, sharing: [], check)
+    }
+
+    /// Visits the records that have the keys `shared` in the earlier sorts, through the index of the next sort.
+    ///
+    /// If many records have the same key and another sort follows, these are visited through that sort's index. A page
+    /// sorted by a field with few different values and then by another field thus does not read all records with one
+    /// value.
+    private func walk(_ place: IndexPlace, _ range: KeyRange, sharing shared: [Shared], _ check: CandidateCheck) throws
+    {
+        let level = shared.count
+        let isAscending = order.sorts.isEmpty ? order.namesAscend : order.sorts[level].isAscending
+        // Entries of one key come in the order of names, in the direction of the scan. That is not the order of the
+        // results if another sort follows or names are sorted the other way.
+        let isLast = level + 1 >= order.sorts.count
+        let isExact = isLast && order.namesAscend == isAscending
+        var cursor = IndexCursor(
+            place,
+            zone: zoneNumber,
+            range: range,
+            ascending: isAscending,
+            start: first(sharing: shared, isAscending, isExact),
+            in: reader.database
+        )
+        var key: QueryKey?
+        while let entry = try cursor.advance() {
+            if isBeyond(entry, sharing: shared, isExact) { return }
+            if !isLast, entry.key != key {
+                key = entry.key
+                if let (next, known) = try nextIndex(after: place, sharing: shared, entry.key) {
+                    try walk(next, .everything, sharing: known, check)
+                    let rest = range.intersection(.after(entry.key, ascending: isAscending))
+                    cursor = IndexCursor(
+                        place,
+                        zone: zoneNumber,
+                        range: rest,
+                        ascending: isAscending,
+                        in: reader.database
+                    )
+                    continue
+                }
+            }
+            guard try hasShared(shared, entry.name) else {
+                try countOne()
+                continue
+            }
+            try offer(entry, check)
+        }
+    }
+
+    /// Returns the entry to start at; `nil` for the beginning of the range.
+    private func first(sharing shared: [Shared], _ isAscending: Bool, _ isExact: Bool) -> IndexEntry? {
+        guard let start, start.keys.prefix(shared.count).elementsEqual(shared.map(\.key)) else { return nil }
+        if order.sorts.isEmpty { return IndexEntry(key: .text(start.recordName), name: start.recordName) }
+        guard shared.count < start.keys.count else { return nil }
+        // Sorts before or after every record name.
+        let edge = isAscending ? "" : "\u{7F}"
+        return IndexEntry(key: start.keys[shared.count], name: isExact ? start.recordName : edge)
+    }
+
+    /// Returns whether the entry, and therefore all after it, come after the last record of a full page.
+    private func isBeyond(_ entry: IndexEntry, sharing shared: [Shared], _ isExact: Bool) -> Bool {
+        guard page.isFull, let last = page.entries.last?.position else { return false }
+        let keys = order.sorts.isEmpty ? [] : shared.map(\.key) + [entry.key]
+        for ((key, bar), sort) in zip(zip(keys, last.keys), order.sorts) where key != bar {
+            return (key > bar) == sort.isAscending
+        }
+        return isExact && !page.takes(Query.Position(keys: keys, recordName: entry.name, zone: zone.id))
+    }
+
+    /// Returns the index of the next sort, if so many records share this key that it is worth using.
+    private func nextIndex(
+        after place: IndexPlace,
+        sharing shared: [Shared],
+        _ key: QueryKey
+    ) throws -> (IndexPlace, [Shared])? {
+        guard case .entries(let index) = place, order.sorts[shared.count + 1].relativeLocation == nil else {
+            return nil
+        }
+        let scan = IndexScan(place, zone: zoneNumber, range: .only(key))
+        guard try scan.count(upTo: tuning.manyEntries, in: reader.database) == tuning.manyEntries else {
+            return nil
+        }
+        let target = IndexTarget.value(order.sorts[shared.count + 1].field)
+        guard let next = self.place(of: target) else {
+            missing.insert(target)
+            return nil
+        }
+        return (next, shared + [Shared(index: index, key: key)])
+    }
+
+    private func hasShared(_ shared: [Shared], _ name: String) throws -> Bool {
+        for one in shared
+        where try !reader.hasEntry(index: one.index, zone: zoneNumber, key: one.key, name: name) {
+            return false
+        }
+        return true
+    }
+}
+
+extension KeyRange {
+    /// Returns the keys after a given one, in ascending or descending order.
+    fileprivate static func after(_ key: QueryKey, ascending: Bool) -> KeyRange {
+        ascending ? KeyRange(lower: .excluding(key), upper: nil) : KeyRange(lower: nil, upper: .excluding(key))
+    }
+}
+
+/// Visits records by distance from a place, ascending or descending.
+///
+/// Divides the globe into squares and those into quarters, always continuing with the square that may contain the next
+/// record: a square with few entries is read, one with many is divided. A page therefore costs about the same wherever
+/// its places are, and nothing before its start or after its end is read.
+extension QueryRun {
+    /// A square to visit, and the first rank that a place in it can have.
+    private struct Waiting {
+        var square: GeoSquare
+        /// The distance; negative for a descending order.
+        var rank: Double
+    }
+
+    /// The number of entries up to which a square is read at once.
+    private static let fewInSquare = 16
+
+    func visitByDistance(_ target: IndexTarget) throws {
+        guard let place = place(of: target), let sort = order.sorts.first, let center = sort.relativeLocation else {
+            return
+        }
+        let check = CandidateCheck(query.filters, run: self, through: nil)
+        // A record without a place is farther than any other: see `QueryOrder`.
+        guard sort.isAscending else {
+            if try visitPlaceless(place, check) { try visitSquares(place, center, isAscending: false, check) }
+            return
+        }
+        if start?.keys.first != .real(.infinity) { try visitSquares(place, center, isAscending: true, check) }
+        if !page.isFull || page.entries.last?.position.keys.first == .real(.infinity) {
+            _ = try visitPlaceless(place, check)
+        }
+    }
+
+    private func visitSquares(
+        _ place: IndexPlace,
+        _ center: Location,
+        isAscending: Bool,
+        _ check: CandidateCheck
+    ) throws {
+        func rank(of distance: Double) -> Double { isAscending ? distance : -distance }
+        var from = -Double.infinity
+        if case .real(let distance)? = start?.keys.first, distance.isFinite {
+            from = rank(of: distance) - Distance.slack
+        }
+        var waiting = [Waiting(square: .globe, rank: rank(of: isAscending ? 0 : Distance.longest))]
+        while let next = waiting.popLast() {
+            if let bar = page.entries.last?.position.keys.first, page.isFull, case .real(let distance) = bar,
+                next.rank > rank(of: distance) + Distance.slack
+            {
+                return
+            }
+            let range = KeyRange(cells: next.square.cells)
+            let count = try IndexScan(place, zone: zoneNumber, range: range)
+                .count(upTo: Self.fewInSquare, in: reader.database)
+            guard count == Self.fewInSquare, !next.square.quarters.isEmpty else {
+                var cursor = IndexCursor(place, zone: zoneNumber, range: range, in: reader.database)
+                while let entry = try cursor.advance() { try offer(entry, check) }
+                continue
+            }
+            for quarter in next.square.quarters where mayMatch(quarter) {
+                let ends = (Distance.least(from: center, to: quarter), Distance.most(from: center, to: quarter))
+                let (first, last) = isAscending ? ends : (-ends.1, -ends.0)
+                guard last >= from else { continue }
+                // The square that comes first is last in the array, from which it is taken.
+                let index = waiting.firstIndex { $0.rank <= first } ?? waiting.endIndex
+                waiting.insert(Waiting(square: quarter, rank: first), at: index)
+            }
+        }
+    }
+
+    /// Returns whether the square overlaps all circles of the filters.
+    private func mayMatch(_ square: GeoSquare) -> Bool {
+        query.filters.allSatisfy { filter in
+            guard filter.comparator == .near, filter.field == order.sorts.first?.field,
+                case .location(let center)? = filter.values.first, let distance = filter.distance
+            else { return true }
+            return Distance.least(from: center, to: square) <= distance + Distance.slack
+        }
+    }
+
+    /// Visits records without a place, which all have the same distance.
+    ///
+    /// - Returns: whether the page may have room for records after them.
+    private func visitPlaceless(_ place: IndexPlace, _ check: CandidateCheck) throws -> Bool {
+        let isLast = order.sorts.count == 1
+        if let start, start.keys.first != .real(.infinity), !order.sorts[0].isAscending { return true }
+        let begin = isLast && start?.keys.first == .real(.infinity) ? start?.recordName : nil
+        var cursor = IndexCursor(
+            place,
+            zone: zoneNumber,
+            range: .only(.absent),
+            ascending: order.namesAscend,
+            start: begin.map { IndexEntry(key: .absent, name: $0) },
+            in: reader.database
+        )
+        while let entry = try cursor.advance() {
+            let position = Query.Position(keys: [.real(.infinity)], recordName: entry.name, zone: zone.id)
+            if isLast, !page.takes(position) { break }
+            try offer(entry, check)
+        }
+        return !page.isFull || page.entries.last?.position.keys.first != .real(.infinity)
+    }
+}

@@ -225,3 +225,371 @@ package enum ClientRequest {
         writer.array(desiredKeys) { $0.string($1) }
     }
 }
+
+/// Decoding of requests that this client has encoded and stored across restarts.
+extension ClientRequest {
+    /// Decodes an element of `operations` as encoded by `operation`.
+    ///
+    /// Shares and untyped lists are not decoded. Throws if it is not an operation.
+    package static func write(_ operation: JSONValue) throws(JSONError) -> Write {
+        let word = try operation.required("operationType")
+        guard let type = OperationType(rawValue: try word.string()) else { throw word.mismatch("a type of operation") }
+        let record = try operation.required("record")
+        var write = Write(
+            type,
+            try record.required("recordName").string(),
+            recordType: try record["recordType"]?.string(),
+            changeTag: try record["recordChangeTag"]?.string()
+        )
+        if let parent = record["parent"] { write.parent = .some(try parent["recordName"]?.string()) }
+        guard let fields = record["fields"] else { return write }
+        let (values, encrypted) = try ClientResponse.fields(fields)
+        for (name, _) in try fields.members() { write.fields.updateValue(values[name], forKey: name) }
+        write.encrypted = encrypted
+        return write
+    }
+
+    /// Decodes all operations of a `records/modify` request, in order.
+    package static func writes(_ body: [UInt8]) throws(JSONError) -> [Write] {
+        var writes: [Write] = []
+        let document = try JSONDocument(parsing: body, limits: .response)
+        for operation in try document.root.required("operations").elements() { writes.append(try write(operation)) }
+        return writes
+    }
+}
+
+extension ClientRequest {
+    /// `records/query` with a query encoded by `encode(_:)`; without `zone`, it covers all zones of the database.
+    package static func query(
+        _ query: [UInt8],
+        in zone: ZoneID?,
+        desiredKeys: [String]?,
+        limit: Int?,
+        marker: String?
+    ) -> [UInt8] {
+        body { object in
+            if let zone { zoneID(zone, &object) } else { object.member("zoneWide", true) }
+            if let limit { object.member("resultsLimit", limit) }
+            if let marker { object.member("continuationMarker", marker) }
+            keys(desiredKeys, &object)
+            object.key("query")
+            object.raw(query)
+        }
+    }
+
+    /// Encodes the `query` object alone, which a cursor keeps because every page's request contains it.
+    package static func encode(_ query: Query) -> [UInt8] {
+        body { object in
+            object.member("recordType", query.recordType)
+            if !query.filters.isEmpty {
+                object.key("filterBy")
+                object.array(query.filters) { write($1, to: &$0) }
+            }
+            if !query.sorts.isEmpty {
+                object.key("sortBy")
+                object.array(query.sorts) { write($1, to: &$0) }
+            }
+        }
+    }
+
+    private static func write(_ sort: Query.Sort, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("fieldName", sort.field.name)
+            object.member("ascending", sort.isAscending)
+            if let place = sort.relativeLocation {
+                object.key("relativeLocation")
+                FieldCodec.write(.location(place), to: &object)
+            }
+        }
+    }
+
+    private static func write(_ filter: Query.Filter, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("comparator", filter.comparator.rawValue)
+            if filter.field != .anySearchable { object.member("fieldName", filter.field.name) }
+            object.key("fieldValue")
+            let values = filter.values.map { operand($0, of: filter.field) }
+            if let first = values.first, !filter.comparator.takesList {
+                FieldCodec.write(first, to: &object)
+            } else if case .scalar(let element)? = values.first?.type {
+                FieldCodec.write(.list(element, values), to: &object)
+            } else {
+                FieldCodec.write(.list(.string, []), to: &object)
+            }
+            if let distance = filter.distance {
+                object.key("distance")
+                object.double(distance)
+            }
+        }
+    }
+
+    /// Returns the filter's value in its wire form: records and users are compared as references.
+    private static func operand(_ value: FieldValue, of field: Query.Field) -> FieldValue {
+        switch (field, value) {
+        case (.system(.recordName), .string(let name)), (.system(.createdBy), .string(let name)),
+            (.system(.modifiedBy), .string(let name)):
+            .reference(Reference(recordName: name))
+        default: value
+        }
+    }
+}
+
+extension ClientRequest {
+    /// The members of a share record besides its fields.
+    ///
+    /// See Wire.md, "Saving records".
+    package struct ShareWrite: Hashable, Sendable {
+        /// The root record, with its change tag unless it is saved in the same request.
+        ///
+        /// `nil` for a zone-wide share, and for an existing share.
+        package var root: (name: String, changeTag: String?)?
+        package var publicPermission: String?
+        /// All participants, new ones without an ID; `nil` leaves them unchanged.
+        package var participants: [ClientShare.Participant]?
+        /// Changes to access requests; `nil` for none.
+        package var accessRequests: AccessRequestsWrite?
+
+        package init() {}
+
+        package static func == (a: ShareWrite, b: ShareWrite) -> Bool {
+            a.root?.name == b.root?.name && a.root?.changeTag == b.root?.changeTag
+                && a.publicPermission == b.publicPermission && a.participants == b.participants
+                && a.accessRequests == b.accessRequests
+        }
+
+        package func hash(into hasher: inout Hasher) {
+            hasher.combine(root?.name)
+            hasher.combine(root?.changeTag)
+            hasher.combine(publicPermission)
+            hasher.combine(participants)
+            hasher.combine(accessRequests)
+        }
+
+        func write(to record: inout JSONWriter) {
+            if let root {
+                record.key("forRecord")
+                record.object { object in
+                    object.member("recordName", root.name)
+                    if let tag = root.changeTag { object.member("recordChangeTag", tag) }
+                }
+            }
+            if let publicPermission { record.member("publicPermission", publicPermission) }
+            if let participants {
+                record.key("participants")
+                record.array(participants) { $1.write(to: &$0) }
+            }
+            if let accessRequests {
+                record.key("accessRequests")
+                accessRequests.write(to: &record)
+            }
+        }
+    }
+
+    /// Changes to a share's access requests; the lists contain user record names.
+    package struct AccessRequestsWrite: Hashable, Sendable {
+        package var isAllowed: Bool?
+        package var denied: [String] = []
+        package var blocked: [String] = []
+        package var unblocked: [String] = []
+
+        package init() {}
+
+        func write(to record: inout JSONWriter) {
+            record.object { object in
+                if let isAllowed { object.member("allowed", isAllowed) }
+                object.key("deny")
+                object.array(denied) { $0.string($1) }
+                object.key("block")
+                object.array(blocked) { $0.string($1) }
+                object.key("unblock")
+                object.array(unblocked) { $0.string($1) }
+            }
+        }
+    }
+
+    /// `records/resolve` and `records/accept`.
+    ///
+    /// See Wire.md, "Accepting shares".
+    package static func shares(
+        _ shortGUIDs: [String],
+        fetchingRoots: Bool = false,
+        rootKeys: [String]? = nil
+    ) -> [UInt8] {
+        body { object in
+            object.key("shortGUIDs")
+            object.array(shortGUIDs) { list, value in
+                list.object { entry in
+                    entry.member("value", value)
+                    guard fetchingRoots else { return }
+                    entry.member("shouldFetchRootRecord", true)
+                    guard let rootKeys else { return }
+                    entry.key("rootRecordDesiredKeys")
+                    entry.array(rootKeys) { $0.string($1) }
+                }
+            }
+        }
+    }
+
+    /// `users/discover`.
+    ///
+    /// See Wire.md, "User operations".
+    package static func discover(_ lookups: [ClientIdentity.Lookup]) -> [UInt8] {
+        body { object in
+            object.key("lookupInfos")
+            object.array(lookups) { $1.write(to: &$0) }
+        }
+    }
+}
+
+extension ClientRequest {
+    /// `subscriptions/lookup`.
+    package static func lookup(subscriptions ids: [String]) -> [UInt8] {
+        body { object in
+            object.key("subscriptions")
+            object.array(ids) { list, id in list.object { $0.member("subscriptionID", id) } }
+        }
+    }
+
+    /// `subscriptions/modify`: creations first, then deletions.
+    package static func modify(creating: [Subscription], deleting: [String]) -> [UInt8] {
+        body { object in
+            object.key("operations")
+            object.open(UInt8(ascii: "["))
+            for subscription in creating {
+                operation("create", &object) { write(subscription, to: &$0) }
+            }
+            for id in deleting {
+                operation("delete", &object) { $0.object { $0.member("subscriptionID", id) } }
+            }
+            object.close(UInt8(ascii: "]"))
+        }
+    }
+
+    private static func operation(
+        _ type: String,
+        _ writer: inout JSONWriter,
+        _ subscription: (inout JSONWriter) -> Void
+    ) {
+        writer.object {
+            $0.member("operationType", type)
+            $0.key("subscription")
+            subscription(&$0)
+        }
+    }
+
+    private static func write(_ subscription: Subscription, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("subscriptionID", subscription.id)
+            switch subscription.kind {
+            case .database: object.member("subscriptionType", "database")
+            case .zone(let zone):
+                object.member("subscriptionType", "zone")
+                if let zone { zoneID(zone, &object) }
+            case .query(let query): write(query, to: &object)
+            }
+            if let type = subscription.recordType { object.member("recordType", type) }
+            if let info = subscription.notificationInfo {
+                object.key("notificationInfo")
+                object.raw(info)
+            }
+        }
+    }
+
+    private static func write(_ query: SubscribedQuery, to object: inout JSONWriter) {
+        object.member("subscriptionType", "query")
+        object.member("zoneWide", query.zone == nil)
+        if let zone = query.zone { zoneID(zone, &object) }
+        object.key("query")
+        object.raw(query.json)
+        object.key("firesOn")
+        object.array(RecordEvents.words.filter { query.firesOn.contains($0.event) }) { $0.string($1.word) }
+        object.member("firesOnce", query.firesOnce)
+    }
+}
+
+extension ClientRequest {
+    /// `assets/upload`: requests upload URLs, each for a field of a record.
+    ///
+    /// See Wire.md, "Asset operations".
+    package static func uploads(
+        _ fields: [UploadField],
+        in zone: ZoneID
+    ) -> [UInt8] {
+        body { object in
+            zoneID(zone, &object)
+            object.key("tokens")
+            object.array(fields) { list, field in
+                list.object {
+                    $0.member("recordName", field.recordName)
+                    $0.member("recordType", field.recordType)
+                    $0.member("fieldName", field.fieldName)
+                    $0.member("fileChecksum", field.asset.fileChecksum)
+                    $0.member("size", field.asset.size)
+                }
+            }
+        }
+    }
+
+    /// A field whose asset will be uploaded.
+    package struct UploadField: Sendable {
+        package var recordName: String
+        package var recordType: String
+        package var fieldName: String
+        /// The asset's checksum and size: a relay that already has it needs no upload.
+        package var asset: Asset
+
+        package init(recordName: String, recordType: String, fieldName: String, asset: Asset) {
+            self.recordName = recordName
+            self.recordType = recordType
+            self.fieldName = fieldName
+            self.asset = asset
+        }
+    }
+
+    /// `assets/rereference` for one field's asset.
+    package static func rereference(_ recordName: String, _ fieldName: String, in zone: ZoneID) -> [UInt8] {
+        body { object in
+            zoneID(zone, &object)
+            object.key("assets")
+            object.array(CollectionOfOne(recordName)) { list, name in
+                list.object {
+                    $0.member("recordName", name)
+                    $0.member("fieldName", fieldName)
+                }
+            }
+        }
+    }
+}
+
+extension ClientResponse {
+    /// Decodes the relay's response to an upload.
+    package static func uploadedAsset(_ json: JSONValue) throws(JSONError) -> Asset {
+        var asset = Asset(
+            fileChecksum: try json.required("fileChecksum").string(),
+            size: try json.required("size").int64()
+        )
+        asset.receipt = try json["receipt"]?.string()
+        asset.referenceChecksum = try json["referenceChecksum"]?.string()
+        asset.wrappingKey = try json["wrappingKey"]?.string()
+        return asset
+    }
+}
+
+extension ClientRequest {
+    /// `users/signin` with an account of the relay.
+    package static func signIn(emailAddress: String, password: String) -> [UInt8] {
+        body { object in
+            object.member("emailAddress", emailAddress)
+            object.member("password", password)
+            object.member("keepSignedIn", true)
+        }
+    }
+
+    /// `users/signin` with an identity token of a trusted foreign issuer.
+    package static func signIn(identityToken: String) -> [UInt8] {
+        body { object in
+            object.member("identityToken", identityToken)
+            object.member("keepSignedIn", true)
+        }
+    }
+}

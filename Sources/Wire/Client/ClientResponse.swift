@@ -145,3 +145,204 @@ package enum ClientResponse {
         )
     }
 }
+
+extension ClientResponse {
+    /// A zone in a response.
+    ///
+    /// See Wire.md, "Zones".
+    package struct Zone: Hashable, Sendable {
+        package var id: ZoneID
+        /// `nil` for zones without a change feed.
+        package var syncToken: String?
+        package var isAtomic: Bool
+        package var isEligibleForZoneShare: Bool
+        package var isEligibleForHierarchicalShare: Bool
+        /// The record name of the zone-wide share, if there is one and the relay reports it.
+        package var share: String?
+    }
+
+    /// An entry of a `zones` array.
+    package enum ZoneEntry: Hashable, Sendable {
+        case zone(Zone)
+        case deleted(ZoneID, ZoneLoss)
+        case failed(ZoneID?, Failure)
+    }
+
+    /// Decodes the `zones` array of a response.
+    package static func zones(_ json: JSONValue) throws(JSONError) -> [ZoneEntry] {
+        guard let list = json["zones"] else { return [] }
+        var result: [ZoneEntry] = []
+        for entry in try list.elements() {
+            let id = try zone(of: entry)
+            if let failure = try failure(entry, zone: id) {
+                result.append(.failed(id, failure))
+            } else if try entry["deleted"]?.bool() == true {
+                let loss = ZoneLoss(word: try entry["reason"]?.string())
+                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), loss))
+            } else {
+                result.append(.zone(try zone(entry)))
+            }
+        }
+        return result
+    }
+
+    private static func zone(_ json: JSONValue) throws(JSONError) -> Zone {
+        Zone(
+            id: try ZoneIDCodec.read(json.required("zoneID")),
+            syncToken: try json["syncToken"]?.string(),
+            isAtomic: try json["atomic"]?.bool() ?? false,
+            isEligibleForZoneShare: try json["isEligibleForZoneShare"]?.bool() ?? false,
+            isEligibleForHierarchicalShare: try json["isEligibleForHierarchicalShare"]?.bool() ?? false,
+            share: try json["share"]?["recordName"]?.string()
+        )
+    }
+
+    /// The position and continuation of a page of a change feed.
+    ///
+    /// See Wire.md, "Change feeds".
+    package struct PageEnd: Hashable, Sendable {
+        package var syncToken: String
+        package var moreComing: Bool
+        /// The number of remaining records, if requested and known.
+        package var remaining: Int?
+    }
+
+    package static func pageEnd(_ json: JSONValue) throws(JSONError) -> PageEnd {
+        PageEnd(
+            syncToken: try json.required("syncToken").string(),
+            moreComing: try json["moreComing"]?.bool() ?? false,
+            remaining: try (json["remaining"]?.int64()).map { Int($0) }
+        )
+    }
+
+    /// An entry of a `subscriptions` array.
+    ///
+    /// See Wire.md, "Subscriptions".
+    package enum SubscriptionEntry: Hashable, Sendable {
+        case subscription(Subscription)
+        case deleted(String)
+        case failed(String?, Failure)
+    }
+
+    /// Decodes the `subscriptions` array; unknown kinds are left out.
+    package static func subscriptions(_ json: JSONValue) throws(JSONError) -> [SubscriptionEntry] {
+        guard let list = json["subscriptions"] else { return [] }
+        var result: [SubscriptionEntry] = []
+        for entry in try list.elements() {
+            if let failure = try failure(entry, zone: nil) {
+                result.append(.failed(try entry["subscriptionID"]?.string(), failure))
+                continue
+            }
+            let id = try entry.required("subscriptionID").string()
+            let info = entry["notificationInfo"].map { Array($0.rawBytes) }
+            let kind: Subscription.Kind
+            switch try entry["subscriptionType"]?.string() {
+            case nil:
+                result.append(.deleted(id))
+                continue
+            case "database": kind = .database
+            case "zone": kind = .zone(try zone(of: entry))
+            case "query": kind = .query(try query(entry))
+            default: continue
+            }
+            let type = try entry["recordType"]?.string()
+            let found = Subscription(id: id, kind: kind, recordType: type, notificationInfo: info)
+            result.append(.subscription(found))
+        }
+        return result
+    }
+
+    private static func query(_ entry: JSONValue) throws(JSONError) -> SubscribedQuery {
+        let query = try entry.required("query")
+        var events = RecordEvents()
+        for word in try entry["firesOn"]?.elements() ?? [] {
+            let text = try word.string()
+            if let event = RecordEvents.words.first(where: { $0.word == text })?.event { events.insert(event) }
+        }
+        return SubscribedQuery(
+            recordType: try query.required("recordType").string(),
+            json: Array(query.rawBytes),
+            zone: try zone(of: entry),
+            firesOn: events,
+            firesOnce: try entry["firesOnce"]?.bool() ?? false
+        )
+    }
+}
+
+extension ClientResponse {
+    /// A share in the responses to `records/resolve` and `records/accept`.
+    ///
+    /// See Wire.md, "Accepting shares".
+    package struct SharedThing: Sendable {
+        package var shortGUID: String
+        package var containerIdentifier: String
+        /// `private` if the caller is the owner, otherwise `shared`.
+        package var scope: DatabaseScope
+        package var zone: ZoneID
+        package var rootRecordName: String?
+        package var rootRecord: Record?
+        /// The share record with its participants and permissions; `nil` if the relay omits it.
+        package var share: (record: Record, details: ClientShare)?
+        package var owner: ClientIdentity
+        package var participantType: String
+        package var participantStatus: String
+        package var participantPermission: String
+    }
+
+    package enum SharedThingEntry: Sendable {
+        case found(SharedThing)
+        case failed(Failure)
+    }
+
+    /// Decodes the `results` array, in the order of the request.
+    package static func sharedThings(_ json: JSONValue) throws(JSONError) -> [SharedThingEntry] {
+        var entries: [SharedThingEntry] = []
+        for entry in try json["results"]?.elements() ?? [] {
+            if let failure = try failure(entry, zone: nil) {
+                entries.append(.failed(failure))
+            } else {
+                entries.append(.found(try sharedThing(entry)))
+            }
+        }
+        return entries
+    }
+
+    private static func sharedThing(_ json: JSONValue) throws(JSONError) -> SharedThing {
+        let zone = try ZoneIDCodec.read(json.required("zoneID"))
+        var thing = SharedThing(
+            shortGUID: try json.required("shortGUID").required("value").string(),
+            containerIdentifier: try json["containerIdentifier"]?.string() ?? "",
+            scope: try json["databaseScope"]?.string() == "PRIVATE" ? .private : .shared,
+            zone: zone,
+            rootRecordName: try json["rootRecordName"]?.string(),
+            owner: try identity(json["ownerIdentity"]),
+            participantType: try json["participantType"]?.string() ?? "UNKNOWN",
+            participantStatus: try json["participantStatus"]?.string() ?? "UNKNOWN",
+            participantPermission: try json["participantPermission"]?.string() ?? "UNKNOWN"
+        )
+        if let root = json["rootRecord"] { thing.rootRecord = try record(root, zone: zone) }
+        if let share = json["share"] { thing.share = (try record(share, zone: zone), try ClientShare(share)) }
+        return thing
+    }
+
+    private static func identity(_ json: JSONValue?) throws(JSONError) -> ClientIdentity {
+        guard let json else { return ClientIdentity() }
+        return try ClientIdentity(json)
+    }
+
+    /// Decodes the results of `records/requestaccess`, one per link; `nil` if the access was requested.
+    package static func requestFailures(_ json: JSONValue) throws(JSONError) -> [Failure?] {
+        var failures: [Failure?] = []
+        for entry in try json["results"]?.elements() ?? [] { failures.append(try failure(entry, zone: nil)) }
+        return failures
+    }
+
+    /// Decodes the `users` array.
+    ///
+    /// See Wire.md, "User operations".
+    package static func users(_ json: JSONValue) throws(JSONError) -> [ClientIdentity] {
+        var users: [ClientIdentity] = []
+        for entry in try json["users"]?.elements() ?? [] { users.append(try ClientIdentity(entry)) }
+        return users
+    }
+}

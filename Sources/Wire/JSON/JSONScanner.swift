@@ -288,3 +288,150 @@ extension Collection<UInt8> {
         return unit
     }
 }
+
+/// The nodes of a JSON text, in the order in which their values begin.
+///
+/// Uses its own memory instead of an array: a record of four fields has about 36 nodes, and appending one then costs a
+/// comparison and a store, without a uniqueness check.
+struct JSONTape: ~Copyable, Sendable {
+    struct Node: Sendable {
+        /// The position of the value's first byte; for strings, of the first byte after the quote.
+        var start: UInt32
+        /// The position after the value's last byte; for strings, of the closing quote.
+        var end: UInt32
+        /// The tape index after the value and its descendants.
+        var next: UInt32
+        var kind: JSONDocument.Kind
+
+        /// The length of the value's text in bytes; for strings, without the quotes.
+        var length: Int { Int(end &- start) }
+    }
+
+    // Written only by the scanner, on its thread; the document only reads it, on any thread.
+    nonisolated(unsafe) private var nodes: UnsafeMutablePointer<Node>
+    private var capacity: Int
+    private(set) var count = 0
+
+    init(reserving capacity: Int) {
+        self.capacity = max(capacity, 1)
+        nodes = .allocate(capacity: self.capacity)
+    }
+
+    deinit { nodes.deallocate() }
+
+    subscript(_ index: Int) -> Node {
+        get {
+            precondition(index >= 0 && index < count)
+            return nodes[index]
+        }
+        set {
+            precondition(index >= 0 && index < count)
+            nodes[index] = newValue
+        }
+    }
+
+    /// Appends a node; for a container, `end` and `next` are set when it is closed.
+    @inline(__always)
+    mutating func append(_ kind: JSONDocument.Kind, from start: Int, to end: Int) {
+        if count == capacity { grow() }
+        let next = UInt32(truncatingIfNeeded: count + 1)
+        let (start, end) = (UInt32(truncatingIfNeeded: start), UInt32(truncatingIfNeeded: end))
+        (nodes + count).initialize(to: Node(start: start, end: end, next: next, kind: kind))
+        count += 1
+    }
+
+    private mutating func grow() {
+        let grown = UnsafeMutablePointer<Node>.allocate(capacity: capacity * 2)
+        grown.update(from: nodes, count: count)
+        nodes.deallocate()
+        nodes = grown
+        capacity *= 2
+    }
+}
+
+/// Strict validation of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+enum UTF8Check {
+    /// Returns the length of the well-formed multi-byte sequence at `start`; `nil` if there is none.
+    @inline(__always)
+    static func length(ofSequenceAt start: Int, in text: UnsafeBufferPointer<UInt8>) -> Int? {
+        func continuation(_ offset: Int, _ range: ClosedRange<UInt8> = 0x80...0xBF) -> Bool {
+            start + offset < text.count && range.contains(text[start + offset])
+        }
+        switch text[start] {
+        case 0xC2...0xDF: return continuation(1) ? 2 : nil
+        case 0xE0: return continuation(1, 0xA0...0xBF) && continuation(2) ? 3 : nil
+        case 0xED: return continuation(1, 0x80...0x9F) && continuation(2) ? 3 : nil
+        case 0xE1...0xEF: return continuation(1) && continuation(2) ? 3 : nil
+        case 0xF0: return continuation(1, 0x90...0xBF) && continuation(2) && continuation(3) ? 4 : nil
+        case 0xF1...0xF3: return continuation(1) && continuation(2) && continuation(3) ? 4 : nil
+        case 0xF4: return continuation(1, 0x80...0x8F) && continuation(2) && continuation(3) ? 4 : nil
+        default: return nil
+        }
+    }
+}
+
+/// Operations on eight bytes of text at a time.
+enum ByteWord {
+    static let count = 8
+    private static let ones: UInt64 = 0x0101_0101_0101_0101
+    private static let highs: UInt64 = 0x8080_8080_8080_8080
+    private static let quotes = ones &* UInt64(UInt8(ascii: "\""))
+    private static let backslashes = ones &* UInt64(UInt8(ascii: "\\"))
+
+    /// Returns the position of the first byte from `start` on that is not plain; the end of the text if all are.
+    ///
+    /// A plain byte is ASCII and needs no escape in a JSON string.
+    @inline(__always)
+    static func endOfPlain(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
+        var position = start
+        while position <= text.count - count {
+            let found = notPlain(load(text, from: position))
+            if found != 0 { return position + index(of: found) }
+            position += count
+        }
+        while position < text.count, isPlain(text[position]) { position += 1 }
+        return position
+    }
+
+    @inline(__always)
+    static func isPlain(_ byte: UInt8) -> Bool { byte < 0x80 && needsNoEscape(byte) }
+
+    /// Returns whether a JSON string can contain this byte unescaped.
+    @inline(__always)
+    static func needsNoEscape(_ byte: UInt8) -> Bool {
+        byte >= 0x20 && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+    }
+
+    @inline(__always)
+    static func load(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> UInt64 {
+        UInt64(littleEndian: UnsafeRawBufferPointer(text).loadUnaligned(fromByteOffset: start, as: UInt64.self))
+    }
+
+    /// Returns the index of the first marked byte; at least one must be marked.
+    @inline(__always)
+    static func index(of marks: UInt64) -> Int { marks.trailingZeroBitCount / 8 }
+
+    /// Marks the first byte that is not plain with its high bit, and possibly later ones; 0 if all are plain.
+    ///
+    /// Each sum has its high bit set if the byte is plain. It carries into the next byte only if the byte is above
+    /// 0x7F, and such a byte is marked itself.
+    @inline(__always)
+    private static func notPlain(_ word: UInt64) -> UInt64 {
+        let control = word &+ ones &* 0x60
+        let quote = (word ^ quotes) &+ ones &* 0x7F
+        let backslash = (word ^ backslashes) &+ ones &* 0x7F
+        return (~(control & quote & backslash) | word) & highs
+    }
+
+    /// Marks the first byte that a JSON string must escape with its high bit, and possibly later ones; 0 if there is
+    /// none.
+    ///
+    /// Bytes above 0x7F need no escape. A subtraction borrows from the next byte only if its own byte is marked.
+    @inline(__always)
+    static func needsEscape(_ word: UInt64) -> UInt64 {
+        let control = (word &- ones &* 0x20) & ~word
+        let quote = word ^ quotes
+        let backslash = word ^ backslashes
+        return (control | ((quote &- ones) & ~quote) | ((backslash &- ones) & ~backslash)) & highs
+    }
+}

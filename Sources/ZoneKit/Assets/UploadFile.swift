@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import Records
 
@@ -46,5 +47,49 @@ struct UploadFile {
             size: (facts[.size] as? NSNumber)?.intValue ?? 0,
             modified: facts[.modificationDate] as? Date
         )
+    }
+}
+
+/// The checksum of a file's content: 0x01 and the first 20 bytes of its SHA-256 hash.
+///
+/// See Wire.md, "Assets".
+enum AssetContent {
+    /// The number of bytes to read at a time.
+    private static let pieceSize = 1 << 20
+
+    /// Returns the checksum and size of a file; `nil` if the file cannot be read.
+    static func asset(of file: URL) -> Asset? {
+        guard let handle = try? FileHandle(forReadingFrom: file) else { return nil }
+        defer { try? handle.close() }
+        var hash = SHA256()
+        var size: Int64 = 0
+        do {
+            while let piece = try handle.read(upToCount: pieceSize), !piece.isEmpty {
+                hash.update(data: piece)
+                size += Int64(piece.count)
+            }
+        } catch {
+            return nil
+        }
+        return Asset(fileChecksum: Base64.encode([1] + hash.finalize().prefix(20)), size: size)
+    }
+
+    /// Returns whether a file has the content of an asset.
+    ///
+    /// Returns `true` for checksums of another kind.
+    static func file(_ file: URL, holds asset: Asset) -> Bool {
+        guard isOfContent(asset.fileChecksum) else { return true }
+        return self.asset(of: file)?.fileChecksum == asset.fileChecksum
+    }
+
+    /// Returns whether two assets have the same content, as far as their checksums allow a comparison.
+    static func isOne(_ first: Asset, _ second: Asset) -> Bool {
+        first.fileChecksum == second.fileChecksum || !isOfContent(first.fileChecksum)
+            || !isOfContent(second.fileChecksum)
+    }
+
+    private static func isOfContent(_ checksum: String) -> Bool {
+        guard let bytes = Base64.decode(checksum) else { return false }
+        return bytes.count == 21 && bytes.first == 1
     }
 }

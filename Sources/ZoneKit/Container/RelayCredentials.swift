@@ -1,5 +1,51 @@
+import Crypto
 import Foundation
 import Synchronization
+
+/// A credential with which an app authenticates to its relay.
+///
+/// With a credential that signs in, the first request signs in, and so does a request after the relay has rejected the
+/// token.
+public enum RelayCredential: Sendable {
+    /// A web auth token that the app already has, from the sign-in page or from its last run.
+    case webAuthToken(String)
+    /// The email address and password of an account at the relay.
+    case account(emailAddress: String, password: String)
+    /// A closure that returns an identity token (JWT) of an issuer that the container trusts.
+    ///
+    /// Called for each sign-in. If the closure throws, it is called again later. Throw `CKError.notAuthenticated` only
+    /// if no user is signed in.
+    case identityToken(@Sendable () async throws -> String)
+    /// Any user name, at a relay that was started with `--dev`.
+    case dev(user: String)
+    /// A server-to-server key: its ID, and its P-256 private key in PEM format.
+    ///
+    /// Gives access to the public database only.
+    case serverKey(id: String, privateKey: String)
+    /// No user.
+    ///
+    /// The public database can be read, as far as its roles allow.
+    case nobody
+}
+
+extension RelayCredential {
+    /// The token of a credential that needs no sign-in.
+    package var presetToken: String? {
+        switch self {
+        case .webAuthToken(let token): token
+        case .dev(let user): "dev-\(user)"
+        case .account, .identityToken, .serverKey, .nobody: nil
+        }
+    }
+
+    /// Whether the credential can obtain a token by signing in.
+    var canSignIn: Bool {
+        switch self {
+        case .account, .identityToken: true
+        case .webAuthToken, .dev, .serverKey, .nobody: false
+        }
+    }
+}
 
 /// The credentials of a connection, kept in memory.
 ///
@@ -128,5 +174,35 @@ package final class RelayCredentials: Sendable {
         let token = try await task.value
         renew(token, generation: generation)
         return (token, generation)
+    }
+}
+
+/// A server-to-server key, which signs each request.
+///
+/// See Wire.md, "Server-to-server keys".
+struct ServerKey: Sendable {
+    let id: String
+    private let key: P256.Signing.PrivateKey
+
+    /// Returns `nil` if the text is not a P-256 private key in PEM format.
+    init?(id: String, pem: String) {
+        guard let key = try? P256.Signing.PrivateKey(pemRepresentation: pem) else { return nil }
+        self.id = id
+        self.key = key
+    }
+
+    /// Returns the headers that sign a request at a given time.
+    func headers(path: String, body: [UInt8], at date: Date) throws(CKError) -> [(name: String, value: String)] {
+        let moment = date.formatted(.iso8601)
+        let hash = Data(SHA256.hash(data: body)).base64EncodedString()
+        let message = Data("\(moment):\(hash):\(path)".utf8)
+        guard let signature = try? key.signature(for: message) else {
+            throw CKError(.notAuthenticated, "The request could not be signed with the server key \(id).")
+        }
+        return [
+            ("X-Apple-CloudKit-Request-KeyID", id),
+            ("X-Apple-CloudKit-Request-ISO8601Date", moment),
+            ("X-Apple-CloudKit-Request-SignatureV1", signature.derRepresentation.base64EncodedString()),
+        ]
     }
 }

@@ -1,5 +1,8 @@
 public import Foundation
 package import Records
+package import SyncCore
+import Synchronization
+package import Wire
 
 /// A database of a container: public, private or shared.
 ///
@@ -53,6 +56,647 @@ public final class CKDatabase: NSObject, Sendable {
         case .public: .public
         case .private: .private
         case .shared: .shared
+        }
+    }
+}
+
+extension CKDatabase {
+    /// Fetches a zone with its capabilities.
+    ///
+    /// - Parameter zoneID: The ID of the zone.
+    /// - Returns: The zone.
+    /// - Throws: `zoneNotFound`, and the errors of any request.
+    public func recordZone(for zoneID: CKRecordZone.ID) async throws -> CKRecordZone {
+        let results = try await recordZones(for: [zoneID])
+        guard let result = results[zoneID] else { throw CKError(.zoneNotFound) }
+        return try result.get()
+    }
+
+    /// Fetches zones with their capabilities.
+    ///
+    /// - Parameter ids: The IDs of the zones.
+    /// - Returns: A zone or an error for each ID.
+    /// - Throws: An error that concerns the request as a whole.
+    public func recordZones(
+        for ids: [CKRecordZone.ID]
+    ) async throws -> [CKRecordZone.ID: Result<CKRecordZone, any Error>] {
+        var results: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
+        for start in stride(from: 0, to: ids.count, by: 200) {
+            let part = ids[start..<min(start + 200, ids.count)]
+            let connection = try session.connection()
+            let asked = connection.now
+            let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
+            for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
+            connection.saw(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: asked)
+        }
+        for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
+        return results
+    }
+
+    /// Fetches all zones of the database.
+    ///
+    /// The default zone is first, if there is one.
+    public func allRecordZones() async throws -> [CKRecordZone] {
+        let connection = try session.connection()
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        let asked = connection.now
+        let document = try await call("zones/list")
+        let zones: [CKRecordZone] = try zoneEntries(document).compactMap { entry in
+            switch entry {
+            case .zone(let zone): return CKRecordZone(zone, id: reader.zoneID(zone.id))
+            case .deleted: return nil
+            // If the zone were omitted, the caller would conclude that it does not exist.
+            case .failed(_, let failure): throw CKError(failure, at: .item)
+            }
+        }
+        connection.saw(zones.lazy.map(\.zoneID), of: scope, at: asked)
+        return zones
+    }
+
+    /// Creates a custom zone.
+    ///
+    /// Has no effect if the zone exists.
+    ///
+    /// - Parameter zone: The zone.
+    /// - Returns: The zone with its capabilities.
+    /// - Throws: `invalidArguments` if the name is not valid, `badDatabase` for the public database, and the errors of
+    ///   any request.
+    @discardableResult
+    public func save(_ zone: CKRecordZone) async throws -> CKRecordZone {
+        let results = try await modifyRecordZones(saving: [zone], deleting: [])
+        guard let result = results.saveResults[zone.zoneID] else { throw CKError(.internalError) }
+        return try result.get()
+    }
+
+    /// Deletes a custom zone with all its records.
+    ///
+    /// In the shared database, removes the current user from the zone's shares instead.
+    ///
+    /// - Parameter zoneID: The ID of the zone.
+    /// - Returns: The same ID.
+    /// - Throws: `zoneNotFound`, `badDatabase` for the public database, and the errors of any request.
+    @discardableResult
+    public func deleteRecordZone(withID zoneID: CKRecordZone.ID) async throws -> CKRecordZone.ID {
+        let results = try await modifyRecordZones(saving: [], deleting: [zoneID])
+        try results.deleteResults[zoneID]?.get()
+        return zoneID
+    }
+
+    /// Creates and deletes custom zones.
+    ///
+    /// - Parameters:
+    ///   - recordZonesToSave: The zones to create.
+    ///   - recordZoneIDsToDelete: The IDs of the zones to delete with all their records; in the shared database, the
+    ///     zones to leave.
+    /// - Returns: The result of each zone.
+    /// - Throws: `badDatabase` for the public database, or an error that concerns the request as a whole.
+    public func modifyRecordZones(
+        saving recordZonesToSave: [CKRecordZone],
+        deleting recordZoneIDsToDelete: [CKRecordZone.ID]
+    ) async throws -> (
+        saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
+        deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
+    ) {
+        try requireZones()
+        var entries: ArraySlice<ClientResponse.ZoneEntry> = []
+        let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
+        // Another user may have zones with the same names.
+        let user = AccountBinding.ofNow(try session.connection())
+        for part in BatchLimits.parts(made, gone) {
+            let document = try await user.during { () throws(CKError) in
+                try await modifyZones(
+                    creating: part.first,
+                    deleting: part.second,
+                    remembered: settings.isRepeated ? .untilAnswered : .minutes
+                )
+            }
+            entries += try zoneEntries(document)
+        }
+        var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
+        var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
+        let missing = ClientResponse.Failure(
+            error: .init(.internalError, "The relay's response does not contain this zone.")
+        )
+        for zone in recordZonesToSave {
+            saves[zone.zoneID] = zoneResult(entries.popFirst() ?? .failed(nil, missing), asked: zone.zoneID)
+        }
+        for id in recordZoneIDsToDelete {
+            switch entries.popFirst() ?? .failed(nil, missing) {
+            case .failed(_, let failure): deletes[id] = .failure(CKError(failure, at: .item))
+            case .deleted, .zone:
+                deletes[id] = .success(())
+                try session.connection().zoneKeys.forget(id)
+            }
+        }
+        return (saves, deletes)
+    }
+
+    /// Deletes a custom zone and reports the reason to the user's other devices.
+    ///
+    /// Succeeds if the zone does not exist.
+    package func end(_ zoneID: CKRecordZone.ID, because loss: ZoneLoss) async throws(CKError) {
+        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: loss)
+        for case .failed(_, let failure) in try zoneEntries(document) {
+            let error = CKError(failure, at: .item)
+            if error.code != .zoneNotFound { throw error }
+        }
+        try session.connection().zoneKeys.forget(zoneID)
+    }
+
+    /// Sends one `zones/modify` request.
+    package func modifyZones(
+        creating: [ZoneID],
+        deleting: [ZoneID],
+        because loss: ZoneLoss = .deleted,
+        remembered memory: LostWrites.Memory = .untilAnswered
+    ) async throws(CKError) -> JSONDocument {
+        let connection = try session.connection()
+        do throws(CallFailure) {
+            return try await connection.modify(
+                creating: creating,
+                deleting: deleting,
+                because: loss,
+                of: scope,
+                settings: settings,
+                remembered: memory
+            )
+        } catch {
+            throw error.error
+        }
+    }
+
+    private func zoneEntries(_ document: JSONDocument) throws(CKError) -> [ClientResponse.ZoneEntry] {
+        try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
+    }
+
+    /// Returns the result for a zone under the ID that the caller has used.
+    private func zoneResult(
+        _ entry: ClientResponse.ZoneEntry,
+        asked id: CKRecordZone.ID
+    ) -> Result<CKRecordZone, any Error> {
+        switch entry {
+        case .zone(let zone): .success(CKRecordZone(zone, id: id))
+        case .deleted: .failure(CKError(.zoneNotFound))
+        case .failed(_, let failure):
+            .failure(CKError(failure.error.code == .notFound ? .init(.zoneNotFound, failure) : failure, at: .item))
+        }
+    }
+}
+
+extension ClientResponse.Failure {
+    /// The same failure with another code: some relays report a missing zone as a missing item.
+    fileprivate init(_ code: ErrorCode, _ failure: ClientResponse.Failure) {
+        self = failure
+        error.code = code
+    }
+}
+
+extension CKRecordZone {
+    convenience init(_ zone: ClientResponse.Zone, id: CKRecordZone.ID) {
+        var capabilities: Capabilities = []
+        if zone.syncToken != nil { capabilities.insert(.fetchChanges) }
+        if zone.isAtomic { capabilities.insert(.atomic) }
+        if zone.isEligibleForHierarchicalShare { capabilities.insert(.sharing) }
+        if zone.isEligibleForZoneShare { capabilities.insert(.zoneWideSharing) }
+        let share = zone.share.map {
+            CKRecord.Reference(recordID: CKRecord.ID(recordName: $0, zoneID: id), action: .none)
+        }
+        self.init(zoneID: id, capabilities: capabilities, share: share)
+    }
+}
+
+extension CKDatabase {
+    /// The results of `databaseChanges(since:resultsLimit:)`.
+    public enum DatabaseChange {
+        /// A zone that was created, or whose contents have changed.
+        public struct Modification: Sendable, Hashable {
+            /// The zone.
+            public let zoneID: CKRecordZone.ID
+        }
+
+        /// A zone that was deleted.
+        public struct Deletion: Sendable, Hashable {
+            /// The reason for the deletion of a zone.
+            public enum Reason: Sendable, Hashable {
+                /// A user deleted the zone, or the current user has lost access to it.
+                case deleted
+                /// The user erased the app's data.
+                case purged
+                /// The user reset the encrypted data.
+                ///
+                /// Upload the local data again.
+                case encryptedDataReset
+            }
+
+            /// The zone.
+            public let zoneID: CKRecordZone.ID
+            /// The reason for the deletion.
+            public let reason: Reason
+            /// Whether the user erased the app's data; the older form of `reason`.
+            public var purged: Bool { reason == .purged }
+
+            package init(zoneID: CKRecordZone.ID, reason: Reason) {
+                self.zoneID = zoneID
+                self.reason = reason
+            }
+        }
+    }
+
+    /// The results of `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)`.
+    public enum RecordZoneChange {
+        /// A record that was created or changed, in its current version.
+        public struct Modification: Sendable, Hashable {
+            /// The record.
+            public let record: CKRecord
+        }
+
+        /// A record that was deleted.
+        public struct Deletion: Sendable, Hashable {
+            /// The ID of the record.
+            public let recordID: CKRecord.ID
+            /// The record type; empty if the relay no longer knows it.
+            public let recordType: CKRecord.RecordType
+        }
+    }
+}
+
+extension CKDatabase {
+    /// Fetches one page of the zones that have changed since a token.
+    ///
+    /// - Parameters:
+    ///   - previousServerChangeToken: The token of the previous fetch; `nil` to fetch from the beginning.
+    ///   - resultsLimit: The maximum number of zones, up to 200.
+    /// - Returns: The zones, the token for the next fetch, and whether there are more changes.
+    /// - Throws: `badDatabase` for the public database, `changeTokenExpired`, and the errors of any request.
+    public func databaseChanges(
+        since previousServerChangeToken: CKServerChangeToken?,
+        resultsLimit: Int? = nil
+    ) async throws -> (
+        modifications: [CKDatabase.DatabaseChange.Modification], deletions: [CKDatabase.DatabaseChange.Deletion],
+        changeToken: CKServerChangeToken, moreComing: Bool
+    ) {
+        try requireChangeFeed()
+        let body = ClientRequest.databaseChanges(
+            since: previousServerChangeToken?.encoded,
+            limit: resultsLimit.map(Self.pageSize)
+        )
+        let connection = try session.connection()
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        let document = try await call("changes/database", body)
+        let (entries, end) = try reading { () throws(JSONError) in
+            (try ClientResponse.zones(document.root), try ClientResponse.pageEnd(document.root))
+        }
+        var modifications: [DatabaseChange.Modification] = []
+        var deletions: [DatabaseChange.Deletion] = []
+        for entry in entries {
+            switch entry {
+            case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
+            case .deleted(let zone, let loss):
+                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(loss)))
+            // A zone that cannot be read now is reported as changed; its own feed reports the error.
+            case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
+            case .failed(nil, let failure): throw CKError(failure, at: .item)
+            }
+        }
+        for deletion in deletions { connection.zoneKeys.forget(deletion.zoneID) }
+        return (modifications, deletions, CKServerChangeToken(encoded: end.syncToken), end.moreComing)
+    }
+
+    /// Fetches one page of the records in a zone that have changed since a token, each record once and in its current
+    /// version.
+    ///
+    /// Apply the pages in order, and store each page's token together with its changes.
+    ///
+    /// - Parameters:
+    ///   - zoneID: A custom zone.
+    ///   - previousServerChangeToken: The token of the previous fetch; `nil` to list the zone's records from the
+    ///     beginning, without deletions.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
+    ///   - resultsLimit: The maximum number of records, up to 200.
+    /// - Returns: The records, the deletions, the token for the next fetch, and whether there are more changes.
+    /// - Throws: `changeTokenExpired` (fetch again without a token), `zoneNotFound`, and the errors of any request.
+    public func recordZoneChanges(
+        inZoneWith zoneID: CKRecordZone.ID,
+        since previousServerChangeToken: CKServerChangeToken?,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int? = nil
+    ) async throws -> (
+        modificationResultsByID: [CKRecord.ID: Result<CKDatabase.RecordZoneChange.Modification, any Error>],
+        deletions: [CKDatabase.RecordZoneChange.Deletion], changeToken: CKServerChangeToken, moreComing: Bool
+    ) {
+        let page = try await zoneChangesPage(
+            in: zoneID,
+            since: previousServerChangeToken,
+            desiredKeys: desiredKeys,
+            limit: resultsLimit
+        )
+        var modifications: [CKRecord.ID: Result<RecordZoneChange.Modification, any Error>] = [:]
+        for record in page.records { modifications[record.recordID] = .success(.init(record: record)) }
+        for (id, error) in page.failures { modifications[id] = .failure(error) }
+        return (modifications, page.deletions, page.changeToken, page.moreComing)
+    }
+
+    /// A page of a zone's feed, in the order of the feed.
+    package struct ZoneChangesPage: Sendable {
+        package var records: [CKRecord] = []
+        package var deletions: [RecordZoneChange.Deletion] = []
+        package var failures: [(CKRecord.ID, CKError)] = []
+        package var changeToken: CKServerChangeToken
+        package var moreComing: Bool
+        /// Whether the page contains the key of the zone's encrypted values, so that values fetched earlier can be
+        /// decrypted now.
+        package var bringsKey = false
+        /// Whether the zone's sealed values can be decrypted; `nil` if there is no key and the page needs none.
+        package var isReadable: Bool?
+    }
+
+    /// Fetches a page like `recordZoneChanges`, but keeps the feed's order.
+    ///
+    /// If `wantsKey` is `true`, the zone's key is opened even if the page does not need it.
+    package func zoneChangesPage(
+        in zoneID: CKRecordZone.ID,
+        since token: CKServerChangeToken?,
+        desiredKeys: [String]? = nil,
+        limit: Int? = nil,
+        wantsKey: Bool = false
+    ) async throws(CKError) -> ZoneChangesPage {
+        try requireChangeFeed()
+        let connection = try await connectionKnowingCaller()
+        let body = ClientRequest.zoneChanges(
+            in: zoneID.zone,
+            since: token?.encoded,
+            // The zone's keys are records with this field, and are useless without it.
+            desiredKeys: desiredKeys.map { connection.encryptionKey == nil ? $0 : $0 + [KeyRecord.field] },
+            limit: limit.map(Self.pageSize)
+        )
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        let asked = connection.now
+        let document = try await call("changes/zone", body)
+        let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
+            guard let entry = try document.root.required("zones").elements().first else {
+                return .failure(CKError(.internalError, "The relay's response does not contain the zone."))
+            }
+            if let failure = try ClientResponse.failure(entry, zone: zoneID.zone) {
+                return .failure(CKError(failure, at: .item))
+            }
+            if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
+            return try Self.page(entry, in: zoneID, reader)
+        }
+        if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
+        var page = try outcome.get()
+        connection.saw(page.records.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
+        connection.saw(page.deletions.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
+        let before = connection.zoneKeys.key(zoneID)?.number
+        if wantsKey { try await openKey(of: zoneID) }
+        try await seeToKeys(of: &page, in: zoneID, isListed: token == nil, connection)
+        let now = connection.zoneKeys.key(zoneID)?.number
+        page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
+        let hasSealed = page.records.contains { $0.state.withLock { $0.hasSealed } }
+        page.isReadable = now != nil ? true : hasSealed ? false : nil
+        return page
+    }
+
+    /// Processes the encryption keys of a page.
+    ///
+    /// Removes the key records from the page, opens the zone's key if the page needs it, and provides it to the users
+    /// with whom the zone is shared.
+    private func seeToKeys(
+        of page: inout ZoneChangesPage,
+        in zoneID: CKRecordZone.ID,
+        isListed: Bool,
+        _ connection: RelayConnection
+    ) async throws(CKError) {
+        let keys = page.records.filter { $0.recordType == KeyRecord.type }
+        if !keys.isEmpty {
+            page.records.removeAll { $0.recordType == KeyRecord.type }
+            // A key record may be for this user, so values that could not be decrypted before can be now.
+            try await takeKey(of: zoneID, from: keys)
+            page.bringsKey = true
+        }
+        page.deletions.removeAll { $0.recordType == KeyRecord.type }
+        try await openKeys(for: page.records)
+        if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
+        let shares = page.records.compactMap { $0 as? CKShare }
+        let ended = page.deletions.filter { $0.recordType == CKRecord.SystemType.share }.map(\.recordID.recordName)
+        await giveKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
+    }
+
+    private static func page(
+        _ entry: JSONValue,
+        in zoneID: CKRecordZone.ID,
+        _ reader: RecordReader
+    ) throws(JSONError) -> Result<ZoneChangesPage, CKError> {
+        var unnamed: CKError?
+        let end = try ClientResponse.pageEnd(entry)
+        var page = ZoneChangesPage(
+            changeToken: CKServerChangeToken(encoded: end.syncToken),
+            moreComing: end.moreComing
+        )
+        try ClientResponse.records(entry, zone: zoneID.zone) { item in
+            switch item {
+            case .record(let record):
+                let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
+                page.records.append(reader.record(record, id: id))
+            case .share(let record, let share):
+                let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
+                page.records.append(reader.record(record, share, id: id))
+            case .deleted(let name, let type, _):
+                let id = CKRecord.ID(recordName: name, zoneID: zoneID)
+                page.deletions.append(.init(recordID: id, recordType: type ?? ""))
+            case .failed(let name, let failure):
+                let error = CKError(failure, at: .item)
+                guard let name else { return unnamed = unnamed ?? error }
+                page.failures.append((CKRecord.ID(recordName: name, zoneID: zoneID), error))
+            }
+        }
+        // The failed record has no name to fetch it by, and the page's token is past it.
+        return unnamed.map { .failure($0) } ?? .success(page)
+    }
+
+    /// Returns the page size for a requested limit; the relay's maximum is 200.
+    ///
+    /// See Wire.md, "Limits".
+    package static func pageSize(_ wanted: Int) -> Int { wanted <= 0 ? 200 : min(wanted, 200) }
+}
+
+extension CKDatabase {
+    /// Fetches a subscription by its ID.
+    ///
+    /// - Parameter subscriptionID: The ID of the subscription.
+    /// - Returns: The subscription.
+    /// - Throws: `unknownItem` if it does not exist, and the errors of any request.
+    public func subscription(for subscriptionID: CKSubscription.ID) async throws -> CKSubscription {
+        let results = try await subscriptions(for: [subscriptionID])
+        guard let result = results[subscriptionID] else { throw CKError(.unknownItem) }
+        return try result.get()
+    }
+
+    /// Fetches subscriptions by their IDs.
+    ///
+    /// - Parameter ids: The IDs of the subscriptions.
+    /// - Returns: A subscription or an error for each ID.
+    /// - Throws: An error that concerns the request as a whole.
+    public func subscriptions(
+        for ids: [CKSubscription.ID]
+    ) async throws -> [CKSubscription.ID: Result<CKSubscription, any Error>] {
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let document = try await call("subscriptions/lookup", ClientRequest.lookup(subscriptions: ids))
+        var results: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
+        for entry in try subscriptionEntries(document) {
+            switch entry {
+            case .subscription(let found): results[found.id] = .success(make(found, &reader))
+            case .failed(let id?, let failure): results[id] = .failure(CKError(failure, at: .item))
+            case .deleted, .failed(nil, _): continue
+            }
+        }
+        for id in ids where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
+        return results
+    }
+
+    /// Fetches all subscriptions of the current user in this database.
+    public func allSubscriptions() async throws -> [CKSubscription] {
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let document = try await call("subscriptions/list")
+        return try subscriptionEntries(document).compactMap { entry in
+            guard case .subscription(let found) = entry else { return nil }
+            return make(found, &reader)
+        }
+    }
+
+    /// Saves a subscription, replacing one with the same ID.
+    ///
+    /// - Parameter subscription: The subscription to save. The public database supports only query subscriptions.
+    /// - Returns: The saved subscription.
+    /// - Throws: `invalidArguments` if the relay does not support the subscription, `badDatabase` for subscriptions to
+    ///   zones and databases in the public database, and the errors of any request.
+    @discardableResult
+    public func save(_ subscription: CKSubscription) async throws -> CKSubscription {
+        let results = try await modifySubscriptions(saving: [subscription], deleting: [])
+        guard let result = results.saveResults[subscription.subscriptionID] else { throw CKError(.internalError) }
+        return try result.get()
+    }
+
+    /// Deletes a subscription.
+    ///
+    /// Succeeds if it does not exist.
+    ///
+    /// - Parameter subscriptionID: The ID of the subscription.
+    /// - Returns: The same ID.
+    /// - Throws: The errors of any request.
+    @discardableResult
+    public func deleteSubscription(withID subscriptionID: CKSubscription.ID) async throws -> CKSubscription.ID {
+        let results = try await modifySubscriptions(saving: [], deleting: [subscriptionID])
+        try results.deleteResults[subscriptionID]?.get()
+        return subscriptionID
+    }
+
+    /// Saves and deletes subscriptions.
+    ///
+    /// - Parameters:
+    ///   - subscriptionsToSave: The subscriptions to save.
+    ///   - subscriptionIDsToDelete: The IDs of the subscriptions to delete.
+    /// - Returns: The result of each subscription.
+    /// - Throws: `badDatabase` for subscriptions to zones and databases in the public database, or an error that
+    ///   concerns the request as a whole.
+    public func modifySubscriptions(
+        saving subscriptionsToSave: [CKSubscription],
+        deleting subscriptionIDsToDelete: [CKSubscription.ID]
+    ) async throws -> (
+        saveResults: [CKSubscription.ID: Result<CKSubscription, any Error>],
+        deleteResults: [CKSubscription.ID: Result<Void, any Error>]
+    ) {
+        try requireFeed(for: subscriptionsToSave)
+        var wanted: [Subscription] = []
+        for subscription in subscriptionsToSave where subscription.refusal == nil {
+            wanted.append(try await namingCaller(in: subscription.subscription))
+        }
+        var entries: ArraySlice<ClientResponse.SubscriptionEntry> = []
+        let user = AccountBinding.ofNow(try session.connection())
+        let isRefusedWhole = wanted.isEmpty && subscriptionIDsToDelete.isEmpty && !subscriptionsToSave.isEmpty
+        for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) where !isRefusedWhole {
+            let body = ClientRequest.modify(creating: part.first, deleting: part.second)
+            let document = try await user.during { () throws(CKError) in
+                try await call("subscriptions/modify", body, isWrite: true)
+            }
+            entries += try subscriptionEntries(document)
+        }
+        var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
+        var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]
+        let missing = CKError(.internalError, "The relay's response does not contain this subscription.")
+        for saved in subscriptionsToSave {
+            if let refusal = saved.refusal {
+                saves[saved.subscriptionID] = .failure(refusal)
+                continue
+            }
+            let result: Result<CKSubscription, any Error> =
+                switch entries.popFirst() {
+                case .subscription, .deleted: .success(saved)
+                case .failed(_, let failure): .failure(CKError(failure, at: .item))
+                case nil: .failure(missing)
+                }
+            saves[saved.subscriptionID] = result
+        }
+        for id in subscriptionIDsToDelete {
+            let result: Result<Void, any Error> =
+                switch entries.popFirst() {
+                case .subscription, .deleted: .success(())
+                case .failed(_, let failure): .failure(CKError(failure, at: .item))
+                case nil: .failure(missing)
+                }
+            deletes[id] = result
+        }
+        return (saves, deletes)
+    }
+
+    private func make(_ found: Subscription, _ reader: inout RecordReader) -> CKSubscription {
+        if let query = found.query {
+            let zoneID = query.zone.map { reader.zoneID($0) }
+            let made = CKQuerySubscription(
+                query,
+                subscriptionID: found.id,
+                zoneID: zoneID,
+                caller: reader.caller.recordName
+            )
+            made.notificationInfo = found.notificationInfo.flatMap { CKNotificationInfo(json: $0) }
+            return made
+        }
+        guard case .zone(let zone?) = found.kind else { return CKSubscription.make(found, zoneID: nil) }
+        return CKSubscription.make(found, zoneID: reader.zoneID(zone))
+    }
+
+    private func subscriptionEntries(
+        _ document: JSONDocument
+    ) throws(CKError) -> [ClientResponse.SubscriptionEntry] {
+        try reading { () throws(JSONError) in try ClientResponse.subscriptions(document.root) }
+    }
+}
+
+extension CKDatabase {
+    /// The ID of the subscription that delivers notices to an engine or a mirror, unless the app chooses another.
+    package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
+
+    /// Creates the subscription that delivers notices.
+    ///
+    /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
+    package func subscribeToChanges(
+        as id: String,
+        notBefore held: Moment? = nil,
+        time: Timekeeper,
+        chance: Chance
+    ) async {
+        if let held, held > time.now(), (try? await time.sleep(held)) == nil { return }
+        var (backoff, chance) = (Backoff.requests, chance)
+        let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
+        while !Task.isCancelled {
+            do throws(CKError) {
+                _ = try await call("subscriptions/modify", body, isWrite: true)
+                return
+            } catch {
+                let trouble = error.trouble
+                guard trouble.isRetriedAutomatically else { return }
+                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                guard (try? await time.sleep(time.now() + wait)) != nil else { return }
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import SyncCore
 import Synchronization
 import Wire
 
@@ -187,6 +188,20 @@ extension ModifyItem {
         case .reference(let reference): [reference]
         case .list(.reference, let values): values.flatMap(references)
         default: []
+        }
+    }
+}
+
+extension BatchLimits {
+    /// Splits two lists that belong together into as many requests as necessary; one request if both are empty.
+    static func parts<First, Second>(_ first: [First], _ second: [Second]) -> [(first: [First], second: [Second])] {
+        let count = first.count + second.count
+        return stride(from: 0, to: max(count, 1), by: maxOperations).map { start in
+            let end = min(start + maxOperations, count)
+            return (
+                Array(first[min(start, first.count)..<min(end, first.count)]),
+                Array(second[max(start - first.count, 0)..<max(end - first.count, 0)])
+            )
         }
     }
 }

@@ -257,3 +257,157 @@ extension CKContainer {
         session.operations.addOperation(operation)
     }
 }
+
+extension CKOperation {
+    /// Stores an operation's block until the operation has finished.
+    ///
+    /// An app often refers to the operation inside its blocks; without a release, the retain cycle would keep the
+    /// operation and all records it has collected. A lock protects the block, because the app may read it while it is
+    /// being released.
+    @propertyWrapper
+    public struct Block<Value: ExpressibleByNilLiteral> {
+        /// Carries a block across the lock.
+        ///
+        /// Any thread may call the block.
+        private struct Kept: @unchecked Sendable {
+            var value: Value
+        }
+
+        private final class Place: Sendable {
+            let kept = Mutex(Kept(value: nil))
+        }
+
+        private let place = Place()
+
+        /// Creates a storage without a block.
+        public init() {}
+
+        /// The block; `nil` after the operation has finished.
+        public var wrappedValue: Value {
+            get { place.kept.withLock { $0 }.value }
+            nonmutating set {
+                let new = Kept(value: newValue)
+                // The previous block is released outside the lock, since that may release many other objects.
+                _ = place.kept.withLock { kept in
+                    let before = kept
+                    kept = new
+                    return before
+                }
+            }
+        }
+
+        func letGo() { wrappedValue = nil }
+    }
+}
+
+/// The operations that were created inside each other's blocks.
+///
+/// An app that fetches page after page may assign an operation's blocks to the next operation. All operations of the
+/// family therefore keep their blocks until all of them have finished.
+final class OperationFamily: Sendable {
+    private struct Member: @unchecked Sendable {
+        // Unchecked for the same reason as the operation itself.
+        weak var operation: CKOperation?
+    }
+
+    private struct Members {
+        var unfinished = 0
+        var all: [Member] = []
+    }
+
+    /// The family of the operation whose block is being called.
+    @TaskLocal static var atWork: OperationFamily?
+
+    private let members = Mutex(Members())
+
+    func join(_ operation: CKOperation) {
+        let member = Member(operation: operation)
+        members.withLock { members in
+            members.unfinished += 1
+            members.all.removeAll { $0.operation == nil }
+            members.all.append(member)
+        }
+    }
+
+    /// Called when an operation has finished or will never start.
+    func leave() {
+        let over = members.withLock { members -> [Member] in
+            members.unfinished -= 1
+            guard members.unfinished == 0 else { return [] }
+            defer { members.all = [] }
+            return members.all
+        }
+        for member in over { member.operation?.letBlocksGo() }
+    }
+}
+
+/// The results of an operation that saves and deletes.
+struct OperationTally<Item, ID: Hashable> {
+    private(set) var saved: [Item] = []
+    private(set) var deleted: [ID] = []
+    private var errors: [AnyHashable: any Error] = [:]
+
+    mutating func saved(_ id: ID, _ result: Result<Item, any Error>) {
+        switch result {
+        case .success(let item): saved.append(item)
+        case .failure(let error): errors[id] = error
+        }
+    }
+
+    mutating func deleted(_ id: ID, _ result: Result<Void, any Error>) {
+        switch result {
+        case .success: deleted.append(id)
+        case .failure(let error): errors[id] = error
+        }
+    }
+
+    /// The result for the operation's result block.
+    var result: Result<Void, any Error> {
+        CKError.operationResult(of: errors, anySucceeded: !saved.isEmpty || !deleted.isEmpty)
+    }
+
+    /// A `partialFailure` with the error of each failed item, or `nil` if nothing failed.
+    var failure: CKError? { errors.isEmpty ? nil : CKError.partialFailure(errors) }
+}
+
+extension CKError {
+    /// Returns the result for an operation's result block if the request itself succeeded.
+    ///
+    /// Item errors are reported one by one, so the operation succeeds, unless every item failed because its zone does not
+    /// exist: programs that create a missing zone expect `partialFailure` here, as from CloudKit.
+    static func operationResult(of errors: [AnyHashable: any Error], anySucceeded: Bool) -> Result<Void, any Error> {
+        guard !errors.isEmpty, !anySucceeded, errors.values.allSatisfy(isOfMissingZone) else { return .success(()) }
+        return .failure(partialFailure(errors))
+    }
+
+    private static func isOfMissingZone(_ error: any Error) -> Bool {
+        let code = (error as? CKError)?.code
+        return code == .zoneNotFound || code == .userDeletedZone
+    }
+}
+
+/// Long-lived operations, which this SDK does not support: an app that looks for them finds none and starts again.
+extension CKContainer {
+    /// Returns the IDs of operations from an earlier run: always an empty array.
+    public func allLongLivedOperationIDs() async throws -> [CKOperation.ID] { [] }
+
+    /// Returns an operation from an earlier run: always `nil`.
+    public func longLivedOperation(for operationID: CKOperation.ID) async throws -> CKOperation? { nil }
+
+    /// Fetches the IDs of operations from an earlier run: always an empty array.
+    @preconcurrency
+    public func fetchAllLongLivedOperationIDs(
+        completionHandler: @escaping @Sendable ([CKOperation.ID]?, (any Error)?) -> Void
+    ) {
+        Task(executorPreference: OwnThreads.lane) { completionHandler([], nil) }
+    }
+
+    /// Fetches an operation from an earlier run: always `nil`.
+    @preconcurrency
+    public func fetchLongLivedOperation(
+        withID operationID: CKOperation.ID,
+        completionHandler: @escaping @Sendable (CKOperation?, (any Error)?) -> Void
+    ) {
+        Task(executorPreference: OwnThreads.lane) { completionHandler(nil, nil) }
+    }
+}

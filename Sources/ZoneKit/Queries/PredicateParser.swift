@@ -1,6 +1,87 @@
 import Foundation
 import Records
 
+/// A word or sign of the predicate format language.
+enum PredicateToken: Equatable {
+    /// A field's name, or a keyword in capitals.
+    case word(String)
+    case sign(String)
+    case text(String)
+    case number(String)
+    /// `K` for a field's name, any other letter for a value.
+    case argument(String)
+
+    private static let language: Set<String> = [
+        "AND", "OR", "NOT", "IN", "BETWEEN", "CONTAINS", "BEGINSWITH", "ENDSWITH", "LIKE", "MATCHES", "TOKENMATCHES",
+        "ANY", "SOME", "ALL", "NONE", "TRUEPREDICATE", "FALSEPREDICATE", "SELF", "CAST", "TRUE", "YES", "FALSE", "NO",
+        "NULL", "NIL",
+    ]
+
+    /// Returns the tokens of a format; `nil` for an unterminated string or an unknown character.
+    static func tokens(of format: String) -> [PredicateToken]? {
+        var rest = Substring(format)
+        var tokens: [PredicateToken] = []
+        while let first = rest.first {
+            if first.isWhitespace {
+                rest.removeFirst()
+            } else if let token = next(of: &rest) {
+                tokens.append(token)
+            } else {
+                return nil
+            }
+        }
+        return tokens
+    }
+
+    private static func next(of rest: inout Substring) -> PredicateToken? {
+        guard let first = rest.first else { return nil }
+        switch first {
+        case "'", "\"":
+            return quoted(of: &rest, by: first)
+        case "%":
+            rest.removeFirst()
+            if rest.first == "@" {
+                rest.removeFirst()
+                return .argument("@")
+            }
+            let kind = take(&rest) { $0.isLetter }
+            return kind.isEmpty ? nil : .argument(kind)
+        case "(", ")", "{", "}", ",":
+            rest.removeFirst()
+            return .sign(String(first))
+        case "[":
+            // Options after an operator: case-insensitive, diacritic-insensitive.
+            let options = take(&rest) { $0 != "]" }
+            guard rest.popFirst() == "]" else { return nil }
+            return .sign(options.lowercased() + "]")
+        default: break
+        }
+        if first.isNumber || first == "-" { return .number(take(&rest) { $0.isNumber || ".-+eE".contains($0) }) }
+        if first.isLetter || first == "_" {
+            let word = take(&rest) { $0.isLetter || $0.isNumber || "_.:".contains($0) }
+            return .word(language.contains(word.uppercased()) ? word.uppercased() : word)
+        }
+        let sign = take(&rest) { "=<>!&|".contains($0) }
+        return sign.isEmpty ? nil : .sign(sign)
+    }
+
+    private static func quoted(of rest: inout Substring, by quote: Character) -> PredicateToken? {
+        rest.removeFirst()
+        var text = ""
+        while let character = rest.popFirst() {
+            if character == quote { return .text(text) }
+            if character == "\\", let escaped = rest.popFirst() { text.append(escaped) } else { text.append(character) }
+        }
+        return nil
+    }
+
+    private static func take(_ rest: inout Substring, while isPart: (Character) -> Bool) -> String {
+        let part = rest.prefix(while: isPart)
+        rest = rest.dropFirst(part.count)
+        return String(part)
+    }
+}
+
 /// Parses the part of the predicate format language that CloudKit supports: comparisons of one field each, joined by
 /// `AND`.
 ///
@@ -278,5 +359,139 @@ struct PredicateParser {
         guard case .sign(let options)? = tokens.first, options.hasPrefix("[") else { return nil }
         tokens.removeFirst()
         return options
+    }
+}
+
+/// Parsing of operands: fields, values, and the filters made of them.
+extension PredicateParser {
+    // MARK: Operands
+
+    mutating func field() throws(Refusal) -> Query.Field {
+        switch tokens.popFirst() {
+        case .word(let name): return Query.Field(named: name, in: nil)
+        case .argument("K"):
+            guard let name = arguments.popFirst() as? String else { throw Refusal(why: "%K needs a string") }
+            return name.lowercased() == "self" ? .anySearchable : Query.Field(named: name, in: nil)
+        default: throw Refusal(why: "each comparison must begin with a field's name")
+        }
+    }
+
+    mutating func value() throws(Refusal) -> Any {
+        switch tokens.popFirst() {
+        case .text(let text): return text
+        case .number(let digits):
+            if let number = Int64(digits) { return number }
+            guard let number = Double(digits) else { throw Refusal(why: "'\(digits)' is not a number") }
+            return number
+        case .argument:
+            guard let argument = arguments.popFirst() else { throw Refusal(why: "an argument is missing") }
+            return argument
+        case .word("TRUE"), .word("YES"): return Int64(1)
+        case .word("FALSE"), .word("NO"): return Int64(0)
+        case .word("NULL"), .word("NIL"): throw Refusal(why: "nothing can be compared with nil")
+        case .word("CAST"): return try cast()
+        case .word("now"):
+            guard tokens.popFirst() == .sign("("), tokens.popFirst() == .sign(")") else {
+                throw Refusal(why: "now() takes no arguments")
+            }
+            return Date()
+        case .sign("{"): return try literal()
+        default: throw Refusal(why: "a value is missing")
+        }
+    }
+
+    /// Parses `(seconds, "NSDate")`, the form in which predicates print dates.
+    private mutating func cast() throws(Refusal) -> Date {
+        guard tokens.popFirst() == .sign("("), tokens.first != .word("CAST"), tokens.first != .sign("{"),
+            let seconds = try value() as? NSNumber, tokens.popFirst() == .sign(","),
+            tokens.popFirst() == .text("NSDate"), tokens.popFirst() == .sign(")")
+        else { throw Refusal(why: "only dates can be cast") }
+        return Date(timeIntervalSinceReferenceDate: seconds.doubleValue)
+    }
+
+    private mutating func literal() throws(Refusal) -> [Any] {
+        var elements: [Any] = []
+        while tokens.first != .sign("}") {
+            if tokens.first == .sign("{") { throw Refusal(why: "arrays cannot be nested") }
+            elements.append(try value())
+            if tokens.first == .sign(",") { tokens.removeFirst() } else { break }
+        }
+        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array is not closed") }
+        return elements
+    }
+
+    mutating func elements(_ word: String) throws(Refusal) -> [Any] {
+        let value = try self.value()
+        if let set = value as? NSSet { return set.allObjects }
+        guard let elements = value as? [Any] else { throw Refusal(why: "\(word) needs an array") }
+        return elements
+    }
+
+    // MARK: Filters
+
+    func filter(
+        _ field: Query.Field,
+        _ comparator: Query.Comparator,
+        _ values: [Any]
+    ) throws(Refusal) -> Query.Filter {
+        var operands: [FieldValue] = []
+        for value in values { operands.append(try operand(value, of: field)) }
+        if case .system(let system) = field, comparator.valueType(for: system) == nil {
+            throw Refusal(why: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
+        }
+        return Query.Filter(field, comparator, operands)
+    }
+
+    /// Converts a value to the type in which the field is compared: timestamps and names for the system fields.
+    func operand(_ value: Any, of field: Query.Field) throws(Refusal) -> FieldValue {
+        let named =
+            (value as? CKRecord.ID)?.recordName ?? (value as? CKRecord.Reference)?.recordID.recordName
+            ?? (value as? CKRecord)?.recordID.recordName
+        switch field {
+        case .system(.created), .system(.modified):
+            guard let date = value as? Date else { throw Refusal(why: "dates can only be compared with dates") }
+            return .timestamp(Timestamp(date))
+        case .system:
+            guard let name = named ?? value as? String else {
+                throw Refusal(why: "records and users can only be compared with a CKRecord.ID or a reference")
+            }
+            return .string(name)
+        case .own, .anySearchable:
+            if let named { return .reference(Reference(recordName: named)) }
+            guard let operand = FieldValue(value, in: .default), case .scalar(let type) = operand.type, type != .asset
+            else { throw Refusal(why: "'\(field.name)' is compared with a value of an unsupported type") }
+            return operand
+        }
+    }
+}
+
+/// Full-text searches.
+extension PredicateParser {
+    /// Parses `CONTAINS 'words'` of the whole record, or `TOKENMATCHES 'words'` of the record or a field.
+    mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
+        let sign = tokens.popFirst()
+        guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
+            throw Refusal(why: "a full-text search needs CONTAINS or TOKENMATCHES")
+        }
+        // Full-text searches always ignore case and diacritics.
+        _ = takeOptions()
+        guard let text = try value() as? String else { throw Refusal(why: "a full-text search needs a string") }
+        return Query.Filter(field, .containsAllTokens, [.string(text)])
+    }
+
+    /// Whether the next tokens are `tokenize(words, 'cdl')`, possibly after `ALL` or `ANY`.
+    var asksForWords: Bool {
+        tokens.dropFirst().prefix(1).contains { $0 == .word("tokenize") || $0 == .word("tokenize:using:") }
+    }
+
+    /// Parses `tokenize(words, 'cdl') IN allTokens`, the form in which CloudKit prints `self CONTAINS`.
+    mutating func words(by comparator: Query.Comparator) throws(Refusal) -> Query.Filter {
+        tokens.removeFirst()
+        let mistake = Refusal(why: "a full-text search has the form tokenize(words, 'cdl') IN allTokens")
+        guard tokens.popFirst() == .sign("("), let text = try value() as? String, tokens.popFirst() == .sign(","),
+            try value() is String, tokens.popFirst() == .sign(")"), tokens.popFirst() == .word("IN")
+        else { throw mistake }
+        guard [.word("allTokens"), .word("SELF")].contains(tokens.popFirst()) else { throw mistake }
+        return Query.Filter(.anySearchable, comparator, [.string(text)])
     }
 }

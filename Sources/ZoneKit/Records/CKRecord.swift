@@ -152,3 +152,197 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         state.withLock { "<CKRecord: \($0.type) \($0.id), tag \($0.changeTag ?? "none")>" }
     }
 }
+
+extension CKRecord {
+    /// The value of a field.
+    ///
+    /// Set it to `nil` to clear the field. The system fields can be read by their names, such as `modificationDate`,
+    /// unless the record has a field with that name.
+    public subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
+        get { state.withLock { $0.object(for: key) } ?? systemField(key) }
+        set { state.withLock { $0.set(newValue, for: key) } }
+    }
+
+    /// The value of a field as a type; `nil` if the field has no value or a value of another type.
+    public subscript<T: CKRecordValueProtocol>(key: CKRecord.FieldKey) -> T? {
+        get { (state.withLock { $0.object(for: key) } ?? systemField(key)) as? T }
+        set { state.withLock { $0.set(newValue, for: key) } }
+    }
+
+    /// Returns the value of a field.
+    public func object(forKey key: CKRecord.FieldKey) -> (any CKRecordValue)? { self[key] }
+
+    /// Sets or clears a field.
+    public func setObject(_ object: (any CKRecordValue)?, forKey key: CKRecord.FieldKey) { self[key] = object }
+
+    /// Returns the value of a field, for key-value coding.
+    public func value(forKey key: CKRecord.FieldKey) -> Any? { self[key] }
+
+    /// Returns the value of a system field by its name.
+    private func systemField(_ key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
+        switch key {
+        case SystemFieldKey.recordID: recordID
+        case SystemFieldKey.creationDate: creationDate
+        case SystemFieldKey.creatorUserRecordID: creatorUserRecordID
+        case SystemFieldKey.modificationDate: modificationDate
+        case SystemFieldKey.lastModifiedUserRecordID: lastModifiedUserRecordID
+        case SystemFieldKey.parent: parent
+        case SystemFieldKey.share: share
+        case "recordType": recordType
+        case "recordChangeTag": recordChangeTag
+        default: nil
+        }
+    }
+
+    /// Sets a field.
+    ///
+    /// If the value has an unsupported type, the next save fails with `invalidArguments`.
+    public func setValue(_ value: Any?, forKey key: CKRecord.FieldKey) {
+        state.withLock { $0.set(value, for: key) }
+    }
+
+    /// Sets several fields.
+    public func setValuesForKeys(_ values: [CKRecord.FieldKey: Any]) {
+        for (key, value) in values { setValue(value, forKey: key) }
+    }
+
+    /// Returns the values of some fields, for key-value coding.
+    ///
+    /// Fields without a value are `NSNull`.
+    public func dictionaryWithValues(forKeys keys: [CKRecord.FieldKey]) -> [CKRecord.FieldKey: Any] {
+        Dictionary(keys.map { ($0, value(forKey: $0) ?? NSNull()) }) { first, _ in first }
+    }
+
+    /// The names of all fields that have a value, sorted.
+    public func allKeys() -> [CKRecord.FieldKey] { state.withLock { $0.fields.keys.sorted() } }
+
+    /// The names of the fields set or cleared since the record was created, fetched or saved, sorted.
+    public func changedKeys() -> [CKRecord.FieldKey] { state.withLock { $0.edits.keys.sorted() } }
+
+    /// The words of all string fields in lower case, which a full-text search of the record matches.
+    public func allTokens() -> [String] {
+        let texts = state.withLock { state in
+            state.fields.sorted { $0.key < $1.key }.flatMap { Self.texts(in: $0.value) }
+        }
+        return texts.flatMap { text in
+            text.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
+        }
+    }
+
+    private static func texts(in value: FieldValue) -> [String] {
+        switch value {
+        case .string(let text): [text]
+        case .list(.string, let values): values.flatMap(texts)
+        default: []
+        }
+    }
+}
+
+extension CKRecord: CKRecordKeyValueSetting {}
+
+/// Iterates over the names and values of all fields that have a value.
+extension CKRecord: Sequence {
+    /// Returns an iterator over the fields, sorted by name.
+    public func makeIterator() -> CKRecordKeyValueIterator { CKRecordKeyValueIterator(self) }
+}
+
+/// Access to fields by name, for a record or the encrypted values of a record.
+public protocol CKRecordKeyValueSetting: AnyObject {
+    /// The value of a field.
+    ///
+    /// Set it to `nil` to clear the field.
+    subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? { get set }
+    /// Returns the value of a field.
+    func object(forKey key: CKRecord.FieldKey) -> (any CKRecordValue)?
+    /// Sets or clears a field.
+    func setObject(_ object: (any CKRecordValue)?, forKey key: CKRecord.FieldKey)
+    /// The names of all fields that have a value, sorted.
+    func allKeys() -> [CKRecord.FieldKey]
+    /// The names of the fields set or cleared since the record was created, fetched or saved, sorted.
+    func changedKeys() -> [CKRecord.FieldKey]
+}
+
+extension CKRecordKeyValueSetting {
+    /// The value of a field as a type; `nil` if the field has no value or a value of another type.
+    public subscript<T: CKRecordValueProtocol>(key: CKRecord.FieldKey) -> T? {
+        get { object(forKey: key) as? T }
+        set { setObject(newValue, forKey: key) }
+    }
+
+    /// Returns an iterator over the fields, sorted by name.
+    public func makeIterator() -> CKRecordKeyValueIterator { CKRecordKeyValueIterator(self) }
+}
+
+/// An iterator over the names and values of a record's fields, sorted by name.
+public struct CKRecordKeyValueIterator: IteratorProtocol {
+    /// The name and the value of a field.
+    public typealias Element = (CKRecord.FieldKey, any CKRecordValueProtocol)
+
+    private var pairs: IndexingIterator<[Element]>
+
+    /// Creates an iterator over the fields' current values.
+    public init(_ record: any CKRecordKeyValueSetting) {
+        pairs = record.allKeys().compactMap { key in record.object(forKey: key).map { (key, $0) } }.makeIterator()
+    }
+
+    /// Returns the next field, or `nil` after the last one.
+    public mutating func next() -> Element? { pairs.next() }
+}
+
+/// The ID of a record: its name and its zone; also available as `CKRecord.ID`.
+///
+/// IDs are immutable. Two IDs are equal if their record names, zone names and zone owners are equal.
+public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
+    /// The record's name, unique within the zone; 1 to 255 ASCII characters.
+    public let recordName: String
+    /// The zone that contains the record.
+    public let zoneID: CKRecordZone.ID
+
+    /// Creates an ID.
+    ///
+    /// - Parameters:
+    ///   - recordName: The record's name. The default is a new UUID.
+    ///   - zoneID: The zone. The default is the current user's default zone.
+    public init(recordName: String = UUID().uuidString, zoneID: CKRecordZone.ID = .default) {
+        self.recordName = recordName
+        self.zoneID = zoneID
+    }
+
+    /// Creates an ID from the output of `encode(with:)`.
+    public init?(coder: NSCoder) {
+        guard let name = coder.text("RecordName"),
+            let zone = coder.object(CKRecordZone.ID.self, "ZoneID")
+        else { return nil }
+        recordName = name
+        zoneID = zone
+    }
+
+    /// Whether the class supports secure coding: always `true`.
+    public static var supportsSecureCoding: Bool { true }
+
+    /// Encodes the name and the zone.
+    public func encode(with coder: NSCoder) {
+        coder.encode(recordName as NSString, forKey: "RecordName")
+        coder.encode(zoneID, forKey: "ZoneID")
+    }
+
+    /// Returns the same object, because it is immutable.
+    public func copy(with zone: NSZone? = nil) -> Any { self }
+
+    /// Returns whether two IDs are equal.
+    public override func isEqual(_ object: Any?) -> Bool {
+        guard let other = object as? CKRecordID else { return false }
+        return self === other || (recordName == other.recordName && zoneID == other.zoneID)
+    }
+
+    /// A hash that is consistent with `isEqual(_:)`.
+    public override var hash: Int {
+        var hasher = Hasher()
+        hasher.combine(recordName)
+        hasher.combine(zoneID.zoneName)
+        return hasher.finalize()
+    }
+
+    /// The name, the zone and its owner.
+    public override var description: String { "\(recordName):(\(zoneID.zoneName):\(zoneID.ownerName))" }
+}

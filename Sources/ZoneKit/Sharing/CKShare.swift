@@ -1,7 +1,7 @@
 public import Foundation
-import Records
+package import Records
 import Synchronization
-import Wire
+package import Wire
 
 /// A record that shares other records: a hierarchy below its root record, or a whole custom zone.
 ///
@@ -317,5 +317,245 @@ struct ShareState: Sendable {
         take(now, caller: memory)
         rootName = coder.text("Root")
         known = coder.bytes("KnownSharing").flatMap { ClientShare(json: $0) }
+    }
+}
+
+/// Support for code that stores shares itself: a share's contents as values, and edits that survive a conflict.
+extension CKShare {
+    /// The share as the relay last returned it, in a form that can be stored in a file.
+    ///
+    /// Contains no unsaved changes of participants. `nil` for a share that was never saved.
+    package var kept: (record: Record, details: ClientShare)? {
+        guard let details = sharing.withLock({ $0.known }) else { return nil }
+        let state = state.withLock { $0 }
+        var record = Record(id: state.id.record, type: state.type, fields: state.fields, changeTag: state.changeTag)
+        record.created = state.created
+        record.modified = state.modified
+        return (record, details)
+    }
+
+    /// Applies this object's unsaved changes to the relay's current version.
+    ///
+    /// Participants who were added here stay added, those who were removed here stay removed, and all changes by other
+    /// devices are kept.
+    package func rebase(onto server: CKShare) {
+        guard let (record, details) = server.kept else { return }
+        state.withLock { $0.saved(as: record, sent: 0, isWhole: true) }
+        let caller = server.sharing.withLock { $0.caller }
+        sharing.withLock { sharing in
+            // For a share that was never saved here, everything comes from the relay.
+            let before = sharing.known.map { ShareState($0, caller: nil) } ?? sharing
+            sharing.rebase(onto: details, since: before, caller: caller)
+        }
+    }
+
+    /// Creates a participant to invite without a request to the relay.
+    package static func participant(
+        inviting lookup: ClientIdentity.Lookup,
+        _ permission: ParticipantPermission
+    ) -> Participant {
+        let identity = ClientIdentity(userRecordName: lookup.userRecordName, lookup: lookup)
+        let made = Participant(inviting: identity, callerName: nil)
+        made.permission = permission
+        return made
+    }
+}
+
+extension ShareState {
+    /// Adopts the relay's version, and then applies the changes that were made on this side since `before`.
+    mutating func rebase(onto details: ClientShare, since before: ShareState, caller: CallerMemory?) {
+        let newPublic = publicPermission == before.publicPermission ? nil : publicPermission
+        let mine = participants.filter { $0.role != .owner }
+        let old = before.participants.filter { $0.role != .owner }
+        let removed = old.filter { old in !mine.contains { $0.isEqual(old) } }
+        // Participants that were not changed here keep their newer state from the relay.
+        let changed = mine.filter { mine in
+            old.first { $0.isEqual(mine) }.map { $0.permission != mine.permission || $0.role != mine.role } ?? true
+        }
+        let requests = requests.since(before.requests)
+        take(details, caller: caller)
+        self.requests = requests
+        if let newPublic { publicPermission = newPublic }
+        for participant in removed { remove(participant) }
+        for participant in changed { put(participant) }
+    }
+
+    /// Changes a participant, or adds a new one.
+    private mutating func put(_ participant: CKShare.Participant) {
+        guard let known = participants.first(where: { $0.isEqual(participant) }) else { return add(participant) }
+        known.permission = participant.permission
+        known.role = participant.role
+    }
+}
+
+extension ClientRequest.AccessRequestsWrite {
+    /// Returns the requests that were added since `before`.
+    fileprivate func since(_ before: Self) -> Self {
+        var rest = Self()
+        rest.isAllowed = isAllowed == before.isAllowed ? nil : isAllowed
+        rest.denied = denied.filter { !before.denied.contains($0) }
+        rest.blocked = blocked.filter { !before.blocked.contains($0) }
+        rest.unblocked = unblocked.filter { !before.unblocked.contains($0) }
+        return rest
+    }
+}
+
+/// A person who requests access to a share; also available as `CKShare.AccessRequester`.
+///
+/// To grant access, add a participant for their `participantLookupInfo` and save the share.
+public final class CKShareAccessRequester: NSObject, NSSecureCoding, NSCopying, Sendable {
+    let identity: ClientIdentity
+    private let callerName: String?
+
+    init(_ identity: ClientIdentity, callerName: String?) {
+        self.identity = identity
+        self.callerName = callerName
+    }
+
+    /// The identity of the person.
+    public var userIdentity: CKUserIdentity { CKUserIdentity(identity, callerName: callerName) }
+
+    /// The lookup information to pass to `CKContainer.shareParticipants(for:)`.
+    public var participantLookupInfo: CKUserIdentity.LookupInfo {
+        CKUserIdentity.LookupInfo(userRecordID: CKRecord.ID(recordName: identity.userRecordName ?? ""))
+    }
+
+    /// Creates a requester from the output of `encode(with:)`.
+    public convenience init?(coder: NSCoder) {
+        guard let identity = coder.object(CKUserIdentity.self, "Identity") else { return nil }
+        self.init(identity.identity, callerName: coder.text("Caller"))
+    }
+
+    /// Whether the class supports secure coding: always `true`.
+    public static var supportsSecureCoding: Bool { true }
+
+    /// Encodes the identity.
+    public func encode(with coder: NSCoder) {
+        coder.encode(userIdentity, forKey: "Identity")
+        if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
+    }
+
+    /// Returns the same object, because it is immutable.
+    public func copy(with zone: NSZone? = nil) -> Any { self }
+
+    /// Returns whether two requesters are the same user.
+    public override func isEqual(_ object: Any?) -> Bool {
+        (object as? CKShareAccessRequester)?.identity.userRecordName == identity.userRecordName
+    }
+
+    /// A hash that is consistent with `isEqual(_:)`.
+    public override var hash: Int { identity.userRecordName.hashValue }
+}
+
+/// A person who is blocked from requesting access to a share; also available as `CKShare.BlockedIdentity`.
+public final class CKShareBlockedIdentity: NSObject, NSSecureCoding, NSCopying, Sendable {
+    let identity: ClientIdentity
+    private let callerName: String?
+
+    init(_ identity: ClientIdentity, callerName: String?) {
+        self.identity = identity
+        self.callerName = callerName
+    }
+
+    /// The identity of the person.
+    public var userIdentity: CKUserIdentity { CKUserIdentity(identity, callerName: callerName) }
+
+    /// Creates a blocked identity from the output of `encode(with:)`.
+    public convenience init?(coder: NSCoder) {
+        guard let identity = coder.object(CKUserIdentity.self, "Identity") else { return nil }
+        self.init(identity.identity, callerName: coder.text("Caller"))
+    }
+
+    /// Whether the class supports secure coding: always `true`.
+    public static var supportsSecureCoding: Bool { true }
+
+    /// Encodes the identity.
+    public func encode(with coder: NSCoder) {
+        coder.encode(userIdentity, forKey: "Identity")
+        if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
+    }
+
+    /// Returns the same object, because it is immutable.
+    public func copy(with zone: NSZone? = nil) -> Any { self }
+
+    /// Returns whether two identities are the same user.
+    public override func isEqual(_ object: Any?) -> Bool {
+        (object as? CKShareBlockedIdentity)?.identity.userRecordName == identity.userRecordName
+    }
+
+    /// A hash that is consistent with `isEqual(_:)`.
+    public override var hash: Int { identity.userRecordName.hashValue }
+}
+
+extension CKShare {
+    /// A person who requests access.
+    public typealias AccessRequester = CKShareAccessRequester
+    /// A person who is blocked from requesting access.
+    public typealias BlockedIdentity = CKShareBlockedIdentity
+
+    /// Whether people with the URL who are not invited may request access.
+    ///
+    /// While it is `false`, the relay does not reveal to them that the share exists. Only the owner and administrators
+    /// can change it. Takes effect when the share is saved.
+    public var allowsAccessRequests: Bool {
+        get { sharing.withLock { $0.requests.isAllowed ?? $0.known?.accessRequests.isAllowed ?? false } }
+        set { sharing.withLock { $0.requests.isAllowed = newValue } }
+    }
+
+    /// The people who have requested access, visible to the owner and administrators.
+    public var requesters: [AccessRequester] {
+        sharing.withLock { state in
+            let gone = Set(state.requests.denied + state.requests.blocked)
+            return (state.known?.accessRequests.requesters ?? [])
+                .filter { !gone.contains($0.userRecordName ?? "") }
+                .map { AccessRequester($0, callerName: state.caller?.recordName) }
+        }
+    }
+
+    /// The people who are blocked from requesting access, visible to the owner and administrators.
+    public var blockedIdentities: [BlockedIdentity] {
+        sharing.withLock { state in
+            let freed = Set(state.requests.unblocked)
+            let known = state.known?.accessRequests ?? ClientShare.AccessRequests()
+            let met = known.requesters + (state.known?.participants.map(\.identity) ?? [])
+            let added = state.requests.blocked.map { name in
+                met.first { $0.userRecordName == name } ?? ClientIdentity(userRecordName: name)
+            }
+            return (known.blocked.filter { !freed.contains($0.userRecordName ?? "") } + added)
+                .map { BlockedIdentity($0, callerName: state.caller?.recordName) }
+        }
+    }
+
+    /// Denies requests for access.
+    ///
+    /// The people may ask again. Takes effect when the share is saved.
+    public func denyRequesters(_ requesters: [AccessRequester]) {
+        let names = requesters.compactMap(\.identity.userRecordName)
+        sharing.withLock { $0.requests.denied += names }
+    }
+
+    /// Blocks people from requesting access, and removes those who are already participants.
+    ///
+    /// Takes effect when the share is saved.
+    public func blockRequesters(_ requesters: [AccessRequester]) {
+        let names = requesters.compactMap(\.identity.userRecordName)
+        sharing.withLock { state in
+            state.requests.blocked += names
+            state.requests.unblocked.removeAll { names.contains($0) }
+        }
+        for name in names {
+            participants.filter { $0.wire.identity.userRecordName == name }.forEach(removeParticipant)
+        }
+    }
+
+    /// Allows people to request access again.
+    ///
+    /// Takes effect when the share is saved.
+    public func unblockIdentities(_ blockedIdentities: [BlockedIdentity]) {
+        let names = blockedIdentities.compactMap(\.identity.userRecordName)
+        sharing.withLock { state in
+            state.requests.unblocked += names
+            state.requests.blocked.removeAll { names.contains($0) }
+        }
     }
 }

@@ -1,5 +1,7 @@
 import Foundation
+import Records
 package import SyncCore
+import Synchronization
 
 /// Synchronizes an app's own storage with a private or shared database.
 ///
@@ -237,4 +239,329 @@ package struct SyncConditions: Sendable {
     package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 
     package init() {}
+}
+
+extension CKSyncEngine {
+    /// The zones that a fetch includes, and the order in which it fetches them.
+    public struct FetchChangesOptions: Sendable {
+        /// The set of zones to fetch.
+        public enum Scope: Sendable, Hashable {
+            /// All zones of the database.
+            case all
+            /// All zones except these.
+            case allExcluding([CKRecordZone.ID])
+            /// Only these zones.
+            case zoneIDs([CKRecordZone.ID])
+
+            /// Returns whether the scope includes a zone.
+            public func contains(_ zoneID: CKRecordZone.ID) -> Bool { zones.contains(zoneID.zone) }
+        }
+
+        /// The zones to fetch.
+        public var scope: Scope
+        /// The group that the requests belong to; the relay's log shows it.
+        public var operationGroup: CKOperationGroup
+        /// The zones that are fetched first, in this order.
+        public var prioritizedZoneIDs: [CKRecordZone.ID] = []
+
+        /// Creates options for a fetch.
+        ///
+        /// - Parameters:
+        ///   - scope: The zones to fetch.
+        ///   - operationGroup: The group that the requests belong to. The default is a new group.
+        public init(scope: Scope = .all, operationGroup: CKOperationGroup? = nil) {
+            self.scope = scope
+            self.operationGroup = operationGroup ?? CKOperationGroup()
+        }
+    }
+
+    /// The reason for a fetch, and what it fetches by default.
+    public struct FetchChangesContext: Sendable {
+        /// The reason for the fetch.
+        public let reason: SyncReason
+        /// The options that the engine uses unless the delegate returns others.
+        public let options: FetchChangesOptions
+    }
+
+    /// The changes that a send includes.
+    public struct SendChangesOptions: Sendable {
+        /// The set of changes to send.
+        public enum Scope: Sendable, Hashable {
+            /// All pending changes.
+            case all
+            /// All pending changes except those in these zones.
+            case allExcluding([CKRecordZone.ID])
+            /// Only the changes in these zones.
+            case zoneIDs([CKRecordZone.ID])
+            /// Only the changes of these records.
+            case recordIDs([CKRecord.ID])
+
+            /// Returns whether the scope includes the changes of a record.
+            public func contains(_ recordID: CKRecord.ID) -> Bool {
+                if case .recordIDs(let records) = self { return records.contains(recordID) }
+                return contains(recordID.zoneID)
+            }
+
+            /// Returns whether the scope includes a pending change.
+            public func contains(_ pendingRecordZoneChange: PendingRecordZoneChange) -> Bool {
+                contains(pendingRecordZoneChange.recordID)
+            }
+
+            /// Returns the scope without the changes in some zones.
+            func leavingOut(_ zones: Set<ZoneID>) -> Scope {
+                guard !zones.isEmpty else { return self }
+                let left = zones.map { CKRecordZone.ID($0) }.sorted { $0.zoneName < $1.zoneName }
+                switch self {
+                case .all: return .allExcluding(left)
+                case .allExcluding(let others): return .allExcluding(others + left)
+                case .zoneIDs(let wanted): return .zoneIDs(wanted.filter { !zones.contains($0.zone) })
+                case .recordIDs(let wanted): return .recordIDs(wanted.filter { !zones.contains($0.zoneID.zone) })
+                }
+            }
+
+            /// Returns whether the scope includes the changes of a zone itself.
+            func contains(_ zoneID: CKRecordZone.ID) -> Bool {
+                switch self {
+                case .all: true
+                case .allExcluding(let zones): !zones.contains(zoneID)
+                case .zoneIDs(let zones): zones.contains(zoneID)
+                case .recordIDs(let records): records.contains { $0.zoneID == zoneID }
+                }
+            }
+        }
+
+        /// The changes to send.
+        public var scope: Scope
+        /// The group that the requests belong to; the relay's log shows it.
+        public var operationGroup: CKOperationGroup
+
+        /// Creates options for a send.
+        ///
+        /// - Parameters:
+        ///   - scope: The changes to send.
+        ///   - operationGroup: The group that the requests belong to. The default is a new group.
+        public init(scope: Scope = .all, operationGroup: CKOperationGroup? = nil) {
+            self.scope = scope
+            self.operationGroup = operationGroup ?? CKOperationGroup()
+        }
+    }
+
+    /// The reason for a send, and what it sends.
+    public struct SendChangesContext: Sendable {
+        /// The reason for the send.
+        public let reason: SyncReason
+        /// The changes to send.
+        public let options: SendChangesOptions
+
+        /// Returns the context without the changes in some zones.
+        func leavingOut(_ zones: Set<ZoneID>) -> SendChangesContext {
+            var options = options
+            options.scope = options.scope.leavingOut(zones)
+            return SendChangesContext(reason: reason, options: options)
+        }
+    }
+}
+
+extension CKSyncEngine.FetchChangesOptions.Scope {
+    var zones: ZoneScope {
+        switch self {
+        case .all: .all
+        case .allExcluding(let ids): .allExcluding(Set(ids.map(\.zone)))
+        case .zoneIDs(let ids): .only(Set(ids.map(\.zone)))
+        }
+    }
+}
+
+extension CKSyncEngine {
+    /// A batch of record changes to send.
+    public struct RecordZoneChangeBatch: Sendable {
+        /// The records to save.
+        public var recordsToSave: [CKRecord]
+        /// The IDs of the records to delete.
+        public var recordIDsToDelete: [CKRecord.ID]
+        /// Whether the changes in each zone succeed or fail together, as far as they fit into one request.
+        ///
+        /// A batch made from pending changes fits, and so do 400 changes in one zone. If the relay finds a request too
+        /// large, the engine splits it, and each part is atomic by itself.
+        public var atomicByZone: Bool
+
+        /// Creates a batch of any size.
+        ///
+        /// - Parameters:
+        ///   - recordsToSave: The records to save.
+        ///   - recordIDsToDelete: The IDs of the records to delete.
+        ///   - atomicByZone: Whether the changes in each zone succeed or fail together.
+        public init(
+            recordsToSave: [CKRecord] = [],
+            recordIDsToDelete: [CKRecord.ID] = [],
+            atomicByZone: Bool = false
+        ) {
+            self.recordsToSave = recordsToSave
+            self.recordIDsToDelete = recordIDsToDelete
+            self.atomicByZone = atomicByZone
+        }
+
+        /// Creates a batch of the first pending changes, as many as fit into one request.
+        ///
+        /// Returns `nil` if there are no changes.
+        ///
+        /// - Parameters:
+        ///   - pendingChanges: The pending changes, in order.
+        ///   - recordProvider: Returns the record with an ID in the version to save, or `nil` to skip it.
+        public init?(
+            pendingChanges: [PendingRecordZoneChange],
+            recordProvider: @Sendable (CKRecord.ID) async -> CKRecord?
+        ) async {
+            let limits = BatchLimits()
+            var saves: [CKRecord] = []
+            var deletes: [CKRecord.ID] = []
+            var bytes = 0
+            for change in pendingChanges where saves.count + deletes.count < limits.operations {
+                switch change {
+                case .deleteRecord(let id): deletes.append(id)
+                case .saveRecord(let id):
+                    guard let record = await recordProvider(id) else { continue }
+                    let size = record.sizeToSend
+                    // The first record is always included; only the relay can refuse it for its size.
+                    guard bytes == 0 || bytes + size <= limits.bytes else {
+                        self.init(recordsToSave: saves, recordIDsToDelete: deletes)
+                        return
+                    }
+                    bytes += size
+                    saves.append(record)
+                }
+            }
+            guard !saves.isEmpty || !deletes.isEmpty else { return nil }
+            self.init(recordsToSave: saves, recordIDsToDelete: deletes)
+        }
+    }
+}
+
+extension CKRecord {
+    /// An upper estimate of the record's size in a save request, in bytes.
+    var sizeToSend: Int {
+        state.withLock { state in
+            let secret = (state.secrets?.edits ?? [:]).values.reduce(0) { size, edit in
+                // The value is sealed and base64-encoded, with its JSON inside.
+                size + 200 + (edit.value?.sizeOnTheWire ?? 0) * 4 / 3
+            }
+            return secret
+                + state.edits.keys.reduce(200 + state.id.recordName.utf8.count) { size, name in
+                    size + name.utf8.count + 40 + (state.fields[name]?.sizeOnTheWire ?? 0)
+                }
+        }
+    }
+}
+
+extension FieldValue {
+    fileprivate var sizeOnTheWire: Int {
+        switch self {
+        // An escaped character can take six bytes, but almost no text consists of such characters.
+        case .string(let text): text.utf8.count + text.utf8.count / 8
+        case .bytes(let bytes): bytes.count / 3 * 4 + 4
+        case .int64, .double, .timestamp: 24
+        case .reference(let reference): reference.recordName.utf8.count + 120
+        case .location: 240
+        case .asset: 400
+        case .list(_, let elements): elements.reduce(0) { $0 + $1.sizeOnTheWire + 1 }
+        }
+    }
+}
+
+// Descriptions for logs. They contain kinds, counts and IDs, but no field values.
+
+extension CKSyncEngine: CustomStringConvertible {
+    /// The database and the number of pending changes.
+    public var description: String {
+        let (records, zones) = state.read { ($0.outbox.pending.count, $0.zones.pending.count) }
+        return "<CKSyncEngine: \(database), \(records) records and \(zones) zones pending>"
+    }
+}
+
+extension CKSyncEngine.Configuration: CustomStringConvertible {
+    /// The database, and whether the engine synchronizes automatically.
+    public var description: String {
+        "<Configuration: \(database), \(automaticallySync ? "automatic" : "manual"), "
+            + "\(stateSerialization == nil ? "no state" : "state of an earlier run")>"
+    }
+}
+
+extension CKSyncEngine.SyncReason: CustomStringConvertible {
+    /// The reason's name.
+    public var description: String {
+        switch self {
+        case .scheduled: "scheduled"
+        case .manual: "manual"
+        }
+    }
+}
+
+extension CKSyncEngine.FetchChangesOptions: CustomStringConvertible {
+    /// The scope and the prioritized zones.
+    public var description: String { "<FetchChangesOptions: \(scope), first \(prioritizedZoneIDs)>" }
+}
+
+extension CKSyncEngine.FetchChangesOptions.Scope: CustomStringConvertible {
+    /// The zones in the scope.
+    public var description: String {
+        switch self {
+        case .all: "all"
+        case .allExcluding(let zones): "all but \(zones)"
+        case .zoneIDs(let zones): "zones \(zones)"
+        }
+    }
+}
+
+extension CKSyncEngine.FetchChangesContext: CustomStringConvertible {
+    /// The reason and the options.
+    public var description: String { "<FetchChangesContext: \(reason), \(options)>" }
+}
+
+extension CKSyncEngine.SendChangesOptions: CustomStringConvertible {
+    /// The scope.
+    public var description: String { "<SendChangesOptions: \(scope)>" }
+}
+
+extension CKSyncEngine.SendChangesOptions.Scope: CustomStringConvertible {
+    /// The changes in the scope.
+    public var description: String {
+        switch self {
+        case .all: "all"
+        case .allExcluding(let zones): "all but \(zones)"
+        case .zoneIDs(let zones): "zones \(zones)"
+        case .recordIDs(let records): "records \(records)"
+        }
+    }
+}
+
+extension CKSyncEngine.SendChangesContext: CustomStringConvertible {
+    /// The reason and the options.
+    public var description: String { "<SendChangesContext: \(reason), \(options)>" }
+}
+
+extension CKSyncEngine.PendingRecordZoneChange: CustomStringConvertible {
+    /// The kind of change and the record.
+    public var description: String {
+        switch self {
+        case .saveRecord(let id): "saveRecord(\(id))"
+        case .deleteRecord(let id): "deleteRecord(\(id))"
+        }
+    }
+}
+
+extension CKSyncEngine.PendingDatabaseChange: CustomStringConvertible {
+    /// The kind of change and the zone.
+    public var description: String {
+        switch self {
+        case .saveZone(let zone): "saveZone(\(zone.zoneID))"
+        case .deleteZone(let id): "deleteZone(\(id))"
+        }
+    }
+}
+
+extension CKSyncEngine.RecordZoneChangeBatch: CustomStringConvertible {
+    /// The records to save and to delete.
+    public var description: String {
+        "<RecordZoneChangeBatch: save \(recordsToSave.map(\.recordID)), delete \(recordIDsToDelete)>"
+    }
 }

@@ -1,5 +1,6 @@
 import Records
 import SyncCore
+import Synchronization
 
 extension SyncDriver {
     func sendOnSchedule(held: Set<ZoneID>) async {
@@ -274,6 +275,186 @@ extension SyncDriver {
                 tally.changedZones.insert(id.zone)
             }
             state.update { $0.settled(id, version: version) }
+        }
+    }
+}
+
+extension SyncDriver {
+    /// The results of one round of sending.
+    struct Tally {
+        var outcome = SyncSchedule.SendOutcome()
+        var error: CKError?
+        var failures: [AnyHashable: any Error] = [:]
+        /// Records that failed in this round and are not sent again in it, even if the app adds them again at once.
+        var failedRecords: Set<RecordID> = []
+        /// Records that the relay has accepted in this round.
+        var sentRecords: Set<RecordID> = []
+        /// A hash of each record's last content while the app had untracked changes.
+        private(set) var prints: [RecordID: Int] = [:]
+        /// Records whose requests never reached a decision of the relay; they stay pending.
+        var keptRecords: Set<RecordID> = []
+        var keepsZones = false
+        /// Busy zones; nothing more is sent to them in this round.
+        var heldZones: Set<ZoneID>
+        var changedZones: Set<ZoneID> = []
+        /// The revision of the state at which the app was asked for all changes and had none left.
+        var emptyAt: UInt64?
+
+        /// Adds an error after which the engine retries.
+        ///
+        /// A busy zone blocks only itself; any other error ends the round.
+        mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
+            if let zone, error.trouble.kind == .zoneBusy {
+                heldZones.insert(zone)
+                outcome.zoneTroubles[zone] = error.trouble
+            } else {
+                self.error = self.error ?? error
+                outcome.trouble = self.error?.trouble
+            }
+        }
+
+        /// Returns the items to send, without those that must not be sent in this round.
+        ///
+        /// A record that the relay has accepted in this round is sent again only if it is pending again, or if the app
+        /// has untracked changes and its content differs from the last one. Otherwise an app that always returns the
+        /// same batch would never let the round end.
+        mutating func worthSending(_ items: [BatchItem], of contents: CKSyncEngine.State.Contents) -> [BatchItem] {
+            items.filter { item in
+                guard !failedRecords.contains(item.id), !heldZones.contains(item.id.zone) else { return false }
+                let isChanged = contents.isUntracked && isChanged(item)
+                return !sentRecords.contains(item.id) || contents.outbox[item.id] != nil || isChanged
+            }
+        }
+
+        /// Returns whether the item's content differs from the last one with the same ID.
+        private mutating func isChanged(_ item: BatchItem) -> Bool {
+            let print = item.record?.printOfEdits ?? 0
+            defer { prints[item.id] = print }
+            return prints[item.id] != print
+        }
+    }
+}
+
+extension CKRecord {
+    /// A hash of the record's changes; equal for equal changes of equal values.
+    fileprivate var printOfEdits: Int {
+        var hasher = Hasher()
+        state.withLock { state in
+            for (key, edit) in state.edits.sorted(by: { $0.key < $1.key }) {
+                hasher.combine(key)
+                hasher.combine(edit.original)
+                hasher.combine(state.fields[key])
+                for asset in state.assets[key] ?? [] { hasher.combine(asset.ownFile) }
+            }
+            for (key, edit) in (state.secrets?.edits ?? [:]).sorted(by: { $0.key < $1.key }) {
+                hasher.combine(key)
+                hasher.combine(edit.value)
+            }
+            if state.parentEdit != nil { hasher.combine(state.parent) }
+        }
+        guard let share = self as? CKShare else { return hasher.finalize() }
+        hasher.combine(share.publicPermission)
+        for participant in share.participants {
+            hasher.combine(participant.participantID)
+            hasher.combine(participant.permission)
+            hasher.combine(participant.role)
+        }
+        return hasher.finalize()
+    }
+}
+
+/// One change in a batch.
+struct BatchItem: Sendable {
+    var id: RecordID
+    /// `nil` for a deletion.
+    var record: CKRecord?
+    var size: Int
+
+    static func items(of batch: CKSyncEngine.RecordZoneChangeBatch) -> [BatchItem] {
+        batch.recordsToSave.map { BatchItem(id: $0.recordID.record, record: $0, size: $0.sizeToSend) }
+            + batch.recordIDsToDelete.map { BatchItem(id: $0.record, record: nil, size: $0.recordName.utf8.count + 60) }
+    }
+}
+
+extension [BatchItem] {
+    /// The zones of the items, in the order of their first occurrence.
+    var uniqueZones: [ZoneID] {
+        var seen: Set<ZoneID> = []
+        return map(\.id.zone).filter { seen.insert($0).inserted }
+    }
+
+    /// Returns the items in an order in which each item follows the items it refers to.
+    fileprivate func targetsFirst() -> [BatchItem] {
+        let saves = filter { $0.record != nil }
+        let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
+        guard places.count == saves.count else { return self }
+        let order = ModifyItem.items(
+            saving: saves.compactMap(\.record).map(Draft.init),
+            deleting: [],
+            .ifServerRecordUnchanged
+        )
+        return order.targetsFirst().compactMap { places[$0.id.record] } + filter { $0.record == nil }
+    }
+}
+
+extension BatchLimits {
+    /// Splits one zone's changes into requests.
+    ///
+    /// Within a request the relay accepts changes in any order. If there are several requests, parents and shared
+    /// records must be sent before the records that refer to them.
+    func requests(of items: [BatchItem]) -> [[BatchItem]] {
+        let requests = cut(items, size: \.size)
+        return requests.count > 1 ? cut(items.targetsFirst(), size: \.size) : requests
+    }
+}
+
+/// The result of a batch, collected from the results of its requests.
+struct SentBatch {
+    private(set) var results: [(id: RecordID, error: CKError?)] = []
+    private var saved: [CKRecord] = []
+    private var failedSaves: [CKSyncEngine.Event.SentRecordZoneChanges.FailedRecordSave] = []
+    private var deleted: [CKRecord.ID] = []
+    private var failedDeletes: [CKRecord.ID: CKError] = [:]
+
+    var event: CKSyncEngine.Event.SentRecordZoneChanges {
+        .init(
+            savedRecords: saved,
+            failedRecordSaves: failedSaves,
+            deletedRecordIDs: deleted,
+            failedRecordDeletes: failedDeletes
+        )
+    }
+
+    mutating func take(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
+        for item in request {
+            if let record = item.record {
+                switch answer.saved[item.id] ?? .failure(CKError(.internalError)) {
+                case .success(let record):
+                    saved.append(record)
+                    results.append((item.id, nil))
+                case .failure(let error): fail(item, record, CKError(from: error))
+                }
+            } else {
+                switch answer.deleted[item.id] ?? .success(()) {
+                case .success:
+                    deleted.append(CKRecord.ID(item.id))
+                    results.append((item.id, nil))
+                case .failure(let error): fail(item, nil, CKError(from: error))
+                }
+            }
+        }
+    }
+
+    mutating func fail(_ request: [BatchItem], _ error: CKError) {
+        for item in request { fail(item, item.record, error) }
+    }
+
+    private mutating func fail(_ item: BatchItem, _ record: CKRecord?, _ error: CKError) {
+        results.append((item.id, error))
+        if let record {
+            failedSaves.append(.init(record: record, error: error))
+        } else {
+            failedDeletes[CKRecord.ID(item.id)] = error
         }
     }
 }

@@ -316,3 +316,201 @@ extension SyncDriver: Settling {
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }
+
+/// Checks the user before each fetch and send, and handles a change of the user.
+extension SyncDriver {
+    /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
+    func checkAccount() async throws {
+        await accountCheck.enter()
+        defer { accountCheck.leave() }
+        let connection = try database.session.connection()
+        let generation = connection.credentials.current.generation
+        guard checkedAccount != generation else { return }
+        let previous = state.read(\.user)
+        guard connection.credentials.namesUser else {
+            // This is known without a request, so the app is informed even without a network.
+            refusedAccount = generation
+            if previous != nil { await accountChanged(from: previous, to: nil) }
+            throw CKError(.notAuthenticated, "No user is signed in.")
+        }
+        do {
+            // Ask as the current sign-in, even if a round of the previous user has led to this call.
+            let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+            if name != previous { await accountChanged(from: previous, to: name) }
+            // Set last, so that work still running for the previous user is not mistaken for the new user's.
+            checkedAccount = generation
+            await connection.notices.accountIsUsable(generation: generation)
+        } catch {
+            // An expired or rejected sign-in does not identify another user; the user's data stay pending.
+            if CKError(from: error).code == .notAuthenticated { refusedAccount = generation }
+            throw error
+        }
+    }
+
+    /// Checks which user is signed in and continues for that user.
+    ///
+    /// If the check fails for a temporary reason, the next round repeats it. If no user is signed in or the relay
+    /// rejects the credentials, the schedule waits for another sign-in.
+    func followAccount() async {
+        do {
+            try await checkAccount()
+            tell(.accountChanged(isUsable: true))
+        } catch {
+            tell(.accountChanged(isUsable: CKError(from: error).code != .notAuthenticated))
+        }
+    }
+
+    /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
+    func requireNobodyElse(since epoch: Int) throws(CKError) {
+        guard epoch == accountEpoch else {
+            throw CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
+        }
+    }
+
+    private func accountChanged(from previous: String?, to current: String?) async {
+        state.update { contents in
+            // Changes that were added before any sign-in belong to the first user who signs in; any other user starts
+            // with an empty state.
+            if previous != nil { contents = .init(stamp: contents.stamp, isShared: contents.isShared) }
+            contents.user = current
+        }
+        if previous != nil {
+            // A round in progress belongs to the previous user and must change nothing from now on.
+            accountEpoch += 1
+            round = nil
+        }
+        let before = previous.map { CKRecord.ID(recordName: $0) }
+        let now = current.map { CKRecord.ID(recordName: $0) }
+        switch (before, now) {
+        case (nil, let now?): await deliver(.accountChange(.init(changeType: .signIn(currentUser: now))))
+        case (let before?, nil): await deliver(.accountChange(.init(changeType: .signOut(previousUser: before))))
+        case (let before?, let now?):
+            await deliver(.accountChange(.init(changeType: .switchAccounts(previousUser: before, currentUser: now))))
+        case (nil, nil): break
+        }
+        await saveState()
+    }
+}
+
+/// Cancellation of rounds.
+extension SyncDriver {
+    /// Fetching and sending run concurrently; each of them runs one round at a time.
+    enum Lane { case fetching, sending }
+
+    /// Cancels the running rounds and those that wait.
+    ///
+    /// A round that is waiting for its delegate ends before its next request.
+    func cancelOperations() {
+        cancellations += 1
+        requests.values.forEach { $0() }
+    }
+
+    /// Returns whether the current round of this kind was cancelled.
+    func isRoundCancelled(_ lane: Lane) -> Bool { cancellationsBeforeRound[lane] != cancellations }
+
+    /// Runs a request of a round in its own task, so that `cancelOperations` can cancel it.
+    ///
+    /// The request is sent only as the user for whom the round was started.
+    func cancellable<Result: Sendable>(
+        _ lane: Lane,
+        _ work: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        guard !isRoundCancelled(lane) else { throw CancellationError() }
+        return try await cancellable(work)
+    }
+
+    /// Runs a request that belongs to no round in its own task.
+    func cancellable<Result: Sendable>(
+        _ work: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        lastTask += 1
+        let id = lastTask
+        let binding = try checkedAccount.map { AccountBinding(try database.session.connection(), generation: $0) }
+        let task: Task<Result, any Error> = conditions.time.start {
+            try await AccountBinding.$current.withValue(binding) { try await work() }
+        }
+        requests[id] = { task.cancel() }
+        defer { requests[id] = nil }
+        return try await withTaskCancellationHandler {
+            try await task.value
+        } onCancel: {
+            task.cancel()
+        }
+    }
+}
+
+/// Receiving notices, and reporting changes to the other engines on the same connection.
+extension SyncDriver {
+    func listenForNotices() async {
+        guard let connection = await database.session.connectionOnceConfigured(), !isStopped else { return }
+        let (database, state, conditions, subscriptionID) = (database, state, conditions, subscriptionID)
+        listening = await connection.notices.listen(
+            to: database.scope,
+            over: connection,
+            time: conditions.time,
+            chance: conditions.chance,
+            databaseToken: { state.read(\.feed.databaseToken) },
+            deliver: { [weak self] in await self?.take($0) },
+            after: {
+                await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+            }
+        )
+        if isStopped, let listening { await connection.notices.stopListening(listening) }
+    }
+
+    /// Creates the subscription again, because the relay does not know it and would send no notices.
+    ///
+    /// This happens after a change of the user, and after the relay was restored from a backup.
+    private func subscribeAgain() async {
+        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+        // Changes in the meantime were not reported.
+        tell(.noticed(nil))
+    }
+
+    private func take(_ event: NoticeStation.Event) {
+        switch event {
+        case .opened(let subscriptions):
+            tell(.channelOpened)
+            let isSubscribed = subscriptions?.contains(subscriptionID) ?? true
+            if !isSubscribed { inBackground { await $0.subscribeAgain() } }
+        case .lost: tell(.channelLost)
+        case .accountReplaced: inBackground { await $0.followAccount() }
+        case .changed(nil, _): tell(.noticed(nil))
+        case .changed(let zone?, let token):
+            let (isNews, isKnown) = state.update { contents in
+                (contents.feed.noticed(zone, token: token), contents.feed.zoneTokens[zone] != nil)
+            }
+            guard isNews else { return }
+            if isKnown, let round, round.covers(zone) {
+                _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
+            } else {
+                // An unknown zone must first appear in the database's feed, which reports it to the app.
+                tell(.noticed(isKnown ? zone : nil))
+            }
+        }
+    }
+
+    /// Reports changes of this engine to the other engines on the same connection, because the relay does not.
+    func tellOthers(_ zones: Set<ZoneID>) async {
+        guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
+        await station.changed(zones, in: database.scope, by: listening)
+    }
+}
+
+// Where planted faults take effect in this module. See `PlantedFault`.
+
+extension AccountBinding {
+    /// Whether work that started for one sign-in is prevented from continuing as another user.
+    static var isHeeded: Bool { !PlantedFault.sentForAnother.isPlanted }
+}
+
+extension SyncDriver {
+    /// Called before the app receives a page.
+    ///
+    /// Does nothing unless a fault is planted.
+    func beforeDelivery(of page: ZonePage<CKRecord>, in zone: ZoneID) async {
+        guard PlantedFault.tokenBeforeData.isPlanted else { return }
+        state.update { $0.feed.zoneTokens[zone] = page.token }
+        await saveState()
+    }
+}

@@ -1,5 +1,6 @@
-import Foundation
+package import Foundation
 import Records
+import SyncCore
 
 /// One request to a relay as a value, including credentials.
 package struct RelayRequest: Sendable {
@@ -113,4 +114,126 @@ package enum TransportError: Error, Sendable {
 /// request at once with `cancelled`. `send` may be called concurrently from many tasks.
 package protocol RelayTransport: Sendable {
     func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse
+}
+
+/// Creates the transport to a relay: URLSession on Apple platforms, AsyncHTTPClient elsewhere.
+///
+/// On Linux, URLSession cannot cancel a request safely: it traps if the cancellation coincides with the end of the
+/// request. A request without a waiting caller would continue and hold its connection.
+package enum NetworkTransport {
+    /// Returns a transport to one relay.
+    ///
+    /// - Parameters:
+    ///   - base: The relay's base URL; a path in it is prepended to every request's path.
+    ///   - timeout: The maximum time without any data from the relay, in seconds.
+    /// - Returns: The transport; it connects when the first request is sent.
+    package static func to(_ base: URL, timeout: TimeInterval = 60) -> any RelayTransport {
+        #if canImport(FoundationNetworking)
+            AsyncHTTPTransport(base: base, timeout: timeout)
+        #else
+            URLSessionTransport(base: base, timeout: timeout)
+        #endif
+    }
+
+    /// Returns whether a URL refers to this machine.
+    static func isLocal(_ base: URL) -> Bool { ["127.0.0.1", "localhost", "::1", "[::1]"].contains(base.host) }
+
+    /// Returns whether a URL names no port or a valid one.
+    ///
+    /// Must be called right before the HTTP library, which traps on invalid ports; URLs come from programs and from
+    /// relays.
+    static func isPortUsable(in url: URL) -> Bool {
+        PortNumber.isUsable(in: url.absoluteString) && url.port.map(PortNumber.range.contains) ?? true
+    }
+
+    /// Returns the full URL of a request, or `nil` if it is not valid.
+    static func address(of request: RelayRequest, below base: URL) -> URL? {
+        if let address = request.address { return address }
+        var text = base.absoluteString
+        while text.hasSuffix("/") { text.removeLast() }
+        return URL(string: text + request.path + (request.query.isEmpty ? "" : "?" + request.query))
+    }
+}
+
+/// The proxy for a URL, from the environment variables that most programs on Linux use.
+///
+/// The variables are `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy`, in lower or upper case.
+package struct ProxyAddress: Hashable, Sendable {
+    package var host: String
+    /// 0 if the port in the variable is not valid.
+    package var port: Int
+
+    /// Returns `nil` if the request needs no proxy; requests to this machine never use one.
+    package init?(for url: URL, environment: [String: String]) {
+        func named(_ name: String) -> String? {
+            (environment[name] ?? environment[name.uppercased()]).flatMap { $0.isEmpty ? nil : $0 }
+        }
+        guard let host = url.host, !NetworkTransport.isLocal(url),
+            let text = named((url.scheme ?? "") + "_proxy") ?? named("all_proxy"),
+            !Self.isExempt(host, by: named("no_proxy") ?? ""),
+            let proxy = URL(string: text.contains("://") ? text : "http://" + text), let name = proxy.host
+        else { return nil }
+        self.host = name
+        port = PortNumber.isUsable(in: proxy.absoluteString) ? proxy.port ?? 80 : 0
+    }
+
+    /// Returns whether a comma-separated list of hosts and domains contains this host.
+    private static func isExempt(_ host: String, by list: String) -> Bool {
+        list.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces).lowercased() }.contains { entry in
+            let domain = entry.hasPrefix(".") ? String(entry.dropFirst()) : entry
+            return entry == "*" || host.lowercased() == domain || host.lowercased().hasSuffix("." + domain)
+        }
+    }
+}
+
+/// The end of the time that an app allows for an operation, measured by the clock of the operation's container.
+struct Deadline: Sendable, Hashable {
+    let moment: Moment
+    private let time: Timekeeper
+
+    /// Creates a deadline that ends after `wait`, counted from now.
+    init(in wait: Duration, by time: Timekeeper) {
+        moment = time.now() + wait
+        self.time = time
+    }
+
+    var isOver: Bool { time.now() >= moment }
+
+    /// Returns when the deadline has passed.
+    ///
+    /// Throws only if the calling task is cancelled.
+    func wait() async throws { try await time.sleep(moment) }
+
+    /// Compares the moments only; the deadlines of one operation share one clock.
+    static func == (a: Deadline, b: Deadline) -> Bool { a.moment == b.moment }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(moment) }
+}
+
+extension RelayTransport {
+    /// Sends a request and stops waiting when the deadline of its operation has passed.
+    ///
+    /// The deadline applies in addition to the transport's timeout, which covers one response and restarts with each
+    /// chunk of it.
+    func send(_ request: RelayRequest, until deadline: Deadline?) async throws(TransportError) -> RelayResponse {
+        guard let deadline else { return try await send(request) }
+        let reason = "the operation's timeout, timeoutIntervalForResource, has expired."
+        guard !deadline.isOver else { throw .unreachable(reason) }
+        let first = await withTaskGroup(of: Result<RelayResponse, TransportError>.self) { group in
+            group.addTask {
+                do throws(TransportError) {
+                    return .success(try await send(request))
+                } catch {
+                    return .failure(error)
+                }
+            }
+            group.addTask {
+                let isOver = (try? await deadline.wait()) != nil
+                return .failure(isOver ? .answerLost(reason) : .cancelled)
+            }
+            defer { group.cancelAll() }
+            return await group.next() ?? .failure(.cancelled)
+        }
+        return try first.get()
+    }
 }

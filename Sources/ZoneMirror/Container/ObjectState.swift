@@ -1,6 +1,7 @@
 public import Foundation
 import GRDB
-import ZoneKit
+import Records
+public import ZoneKit
 
 /// The sync state of an object.
 public enum SyncState: String, Hashable, Sendable {
@@ -197,5 +198,107 @@ private struct Explainer {
             reason: reason ?? row.error ?? usual,
             next: "It is sent automatically as soon as possible."
         )
+    }
+}
+
+/// The records of objects.
+extension MirroredContainer {
+    /// Returns an object's record as the relay had it last; `nil` if it was never sent.
+    public func record(for object: ObjectID) async throws(MirrorError) -> CKRecord? {
+        guard let store = object.store else { return nil }
+        return try await reading(store) { db in
+            guard let known = try KnownRecord.find(db, oid: object.name.text), known.tag != nil,
+                let zone = try KnownZone.find(db, id: known.zone)
+            else { return nil }
+            let record = try known.record(db, in: zone.zone)
+            return CKRecord(state: RecordState(record, id: CKRecord.ID(record.id)))
+        }
+    }
+
+    /// Returns the ID of an object's record; `nil` if it was never sent.
+    public func recordID(for object: ObjectID) async throws(MirrorError) -> CKRecord.ID? {
+        try await record(for: object)?.recordID
+    }
+
+    /// Returns the records of several objects; objects that were never sent are left out.
+    public func records(for objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKRecord] {
+        var found: [ObjectID: CKRecord] = [:]
+        for object in objects { found[object] = try await record(for: object) }
+        return found
+    }
+
+    /// Returns the record IDs of several objects; objects that were never sent are left out.
+    public func recordIDs(for objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKRecord.ID] {
+        try await records(for: objects).mapValues(\.recordID)
+    }
+}
+
+extension KnownRecord {
+    /// Returns the record as the relay had it last.
+    func record(_ db: Database, in zone: ZoneID) throws -> Record {
+        var record = Record(id: RecordID(name, in: zone), type: type, fields: allFields(), changeTag: tag)
+        let sql = "SELECT created, creator, modified, modifier, parent, share FROM mirror_record WHERE id = ?"
+        guard let row = try Row.fetchOne(db, sql: sql, arguments: [id]) else { return record }
+        func stamp(_ at: Int64?, _ by: String?) -> Record.Stamp? {
+            guard let at, let by else { return nil }
+            return Record.Stamp(at: Timestamp(milliseconds: at), by: UserID(by), deviceID: "")
+        }
+        record.created = stamp(row[0], row[1])
+        record.modified = stamp(row[2], row[3])
+        record.parent = row[4]
+        record.share = row[5]
+        if isLocked { record.encryptedFields = Set(record.fields.filter { ZoneSeal.isSealed($0.value) }.keys) }
+        return record
+    }
+}
+
+/// Unsent changes.
+extension MirroredContainer {
+    /// Returns the objects with unsent changes, oldest first.
+    ///
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - states: Only objects in these states. The default is all.
+    /// - Returns: The objects.
+    /// - Throws: `unknownStore`; SQLite's errors.
+    public func pendingExports(
+        _ store: StoreID,
+        in states: Set<SyncState>? = nil
+    ) async throws(MirrorError) -> [ObjectID] {
+        let all = try await reading(store) { db in
+            try OutboxRow.all(db).map { ObjectID(store: store, entity: $0.entity, name: RecordName($0.oid)) }
+        }
+        guard let states else { return all }
+        var found: [ObjectID] = []
+        for object in all where states.contains(try await syncState(of: object)) { found.append(object) }
+        return found
+    }
+
+    /// Drops an object's unsent change: the object returns to the relay's last version.
+    ///
+    /// An object that the relay does not have is removed; without an unsent change, nothing happens. A deleted object
+    /// is restored with the links that the relay has and that were removed with it, including those of other objects.
+    ///
+    /// - Throws: `objectUnavailable` if the change belongs to another user who shares the file; SQLite's errors.
+    public func dropPendingExport(of object: ObjectID) async throws(MirrorError) {
+        guard let store = object.store, let file = stores.file(store) else { return }
+        let now = conditions.wallClock()
+        try await writing(store) { db in
+            guard let table = file.mapping.tables[object.entity] else { return }
+            if try OutboxRow.isOfAnother(db, object.name.text) {
+                throw MirrorError(
+                    .objectUnavailable,
+                    "This change belongs to another user, who can discard it when signed in."
+                )
+            }
+            guard let pending = try OutboxRow.find(db, object.name.text) else { return }
+            try OutboxRow.drop(db, object.name.text)
+            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                let current = try table.row(db, object.name.text)
+                try importer.revert(object.name.text, table, current)
+                if current == nil { try importer.linkAgain(object.name.text, table, deletion: pending.version) }
+            }
+        }
     }
 }

@@ -3,6 +3,9 @@ import GRDB
 import Records
 import ZoneKit
 
+/// GRDB has a class with the same name.
+typealias Record = Records.Record
+
 /// Maps rows to record types, fields and values.
 ///
 /// See Sync.md, "Records of a mirror".

@@ -1,5 +1,7 @@
 import Foundation
 import GRDB
+import Records
+import ZoneKit
 
 /// Copies the objects of one file to another, under their own ids, as changes of the user.
 ///
@@ -60,5 +62,102 @@ struct StoreCopy {
         if into.mapping.keepsEditTimes { try EditTimes.date(db, now) }
         if let mergeKeys { try State.set(db, .mergeKeys, mergeKeys) }
         return count
+    }
+}
+
+/// Copies the objects of a shared store's zone to another store when access to the zone ends.
+///
+/// The ids of the copies are derived from those of the originals, so that repeating an interrupted copy creates no
+/// duplicates. See SharingRules.md, "The end of a share".
+struct KeptCopy {
+    let file: StoreFile
+    let target: StoreFile
+    let now: Date
+
+    /// Copies the objects of the named records of a zone; `nil` means all records.
+    ///
+    /// Returns how many objects were copied.
+    func run(_ zone: KnownZone, only names: Set<String>? = nil) throws -> Int {
+        let (found, mark) = try file.pool.write { db in
+            (try objects(of: zone, only: names, db), try Self.mark(of: zone, db))
+        }
+        guard !found.isEmpty else { return 0 }
+        let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(mark)"
+        // A record that leaves the zone on its own and returns gets a different copy the next time.
+        let copies = found.map { object in
+            (object.id, ShortName.of("\(place)/\(object.id)" + (names == nil ? "" : "/\(object.tag ?? "")")))
+        }
+        let names = Dictionary(copies) { first, _ in first }
+        return try target.pool.write { db in
+            try db.execute(
+                sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
+                arguments: [StoreCopy.author, now.timeIntervalSince1970]
+            )
+            try db.execute(sql: "UPDATE mirror_local SET txn = ?", arguments: [db.lastInsertedRowID])
+            var count = 0
+            for object in found {
+                guard let table = target.mapping.tables[object.table.name], table.columns == object.table.columns,
+                    let name = names[object.id]
+                else { continue }
+                var row = object.row
+                for position in table.links {
+                    // Links to objects that are not copied become NULL.
+                    let copy = String.fromDatabaseValue(row[position]).flatMap { names[$0] }
+                    row[position] = copy.databaseValue
+                }
+                // A many-to-many link needs both ends.
+                if table.entity == nil, table.links.contains(where: { row[$0].isNull }) { continue }
+                if try table.insertIfNew(db, name, row), table.entity != nil { count += 1 }
+            }
+            try db.execute(sql: "UPDATE mirror_local SET txn = 0")
+            if target.mapping.keepsEditTimes { try EditTimes.date(db, now) }
+            return count
+        }
+    }
+
+    private struct Object {
+        var table: TableForm
+        var id: String
+        var row: [DatabaseValue]
+        /// The change tag of its record.
+        var tag: String?
+    }
+
+    private func objects(of zone: KnownZone, only names: Set<String>?, _ db: Database) throws -> [Object] {
+        let sql = "SELECT oid, entity, tag, name FROM mirror_record WHERE zone = ? AND oid IS NOT NULL ORDER BY id"
+        return try Row.fetchAll(db, sql: sql, arguments: [zone.id]).compactMap { found in
+            let (id, entity): (String, String?) = (found[0], found[1])
+            guard names?.contains(found[3]) != false, let table = entity.flatMap({ file.mapping.tables[$0] }),
+                let row = try table.row(db, id)
+            else { return nil }
+            return Object(table: table, id: id, row: row, tag: found[2])
+        }
+    }
+
+    /// Returns a mark that distinguishes the copies of the zone's current objects from those of an earlier share.
+    ///
+    /// Generated once and stored with the zone, so that an interrupted copy is repeated with the same ids.
+    private static func mark(of zone: KnownZone, _ db: Database) throws -> String {
+        let sql = "SELECT copies FROM mirror_zone WHERE id = ?"
+        if let mark = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return mark }
+        let mark = RecordName().text
+        try db.execute(sql: "UPDATE mirror_zone SET copies = ? WHERE id = ?", arguments: [mark, zone.id])
+        return mark
+    }
+}
+
+extension MirrorSync {
+    /// Copies objects of a zone before they are removed, if the store is configured to keep copies.
+    func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
+        guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared,
+            let target = otherStore(StoreID(url)), target.id != file.id
+        else { return [] }
+        // While another user signs in, the other store may already have that user's file.
+        let owners = try [file, target].map { file in try file.pool.read { try State.text($0, .account) } }
+        guard !target.isMirrored || owners[1] == nil || owners[0] == owners[1] else {
+            throw CKError(.notAuthenticated, "The store for copies of lost objects currently belongs to another user.")
+        }
+        let count = try KeptCopy(file: file, target: target, now: conditions.wallClock()).run(zone, only: names)
+        return count > 0 ? [.keptCopy(count)] : []
     }
 }

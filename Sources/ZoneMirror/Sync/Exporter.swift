@@ -301,3 +301,165 @@ struct Exporter {
         }
     }
 }
+
+/// Finds the share for changes that were not saved by a context.
+///
+/// A context's save moves objects linked to shared objects into their share. For changes by SQL, GRDB, or a program
+/// that does not mirror the file, this happens when they are about to be sent. See SharingRules.md, "What is shared".
+extension Exporter {
+    enum Place {
+        /// The object stays in its zone, or goes to the zone for new objects.
+        case settled
+        /// The object and those linked to it go to a share; the relay must move existing records before anything else
+        /// is sent.
+        case moves
+        /// The object is linked to several shares, of which this is one.
+        case crosses(Int64)
+    }
+
+    /// Puts an object into the share that its links lead to, if it is not in one yet.
+    func place(_ row: OutboxRow) throws -> Place {
+        guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
+        let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
+        let known = try KnownRecord.find(db, oid: row.oid)
+        if file.scope == .shared, known == nil { return try placeGuest(object, table) }
+        guard file.scope == .shared || file.scope == .private, names.hasManyZones, !table.links.isEmpty else {
+            return .settled
+        }
+        let ends = try newEnds(row, table, known)
+        guard !ends.isEmpty else { return .settled }
+        let home = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id }
+        if let known, known.tag != nil, known.zone != home {
+            let others = try ends.compactMap { try KnownRecord.zone(db, oid: $0) }
+            if others.contains(where: { $0 != known.zone && $0 != home }) { return .crosses(known.zone) }
+        }
+        return try home.map { try placeOwn(object, known, home: $0) } ?? .settled
+    }
+
+    /// In a shared store, every zone belongs to a share.
+    private func placeGuest(_ object: ObjectID, _ table: TableForm) throws -> Place {
+        let zones = try ShareClosure(db: db, file: file).newcomers(from: object, home: 0).zones
+        guard let zone = zones.first else { return .settled }
+        guard zones.count == 1 else { return .crosses(zone) }
+        let (oid, type) = (object.name.text, file.mapping.recordType(of: table))
+        try KnownRecord.reserve(db, zone: zone, name: oid, oid: oid, entity: table.name, type: type)
+        return .settled
+    }
+
+    /// The objects that an object is linked to now, but not in the record that the relay had last.
+    private func newEnds(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> [String] {
+        guard let values = try table.row(db, row.oid) else { return [] }
+        let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
+        let mine = try names.toRelay(values, table, row.oid, db)
+        return table.links.filter { mine[$0] != base[$0] && table.columns[$0].link?.stopsSharing != true }
+            .compactMap { String.fromDatabaseValue(values[$0]) }
+    }
+
+    /// Linked objects are in one zone, so it is enough to look at the targets of the new links.
+    private func placeOwn(_ object: ObjectID, _ known: KnownRecord?, home: Int64) throws -> Place {
+        let closure = ShareClosure(db: db, file: file)
+        let ends = try [object] + closure.targets(of: object)
+        let zones = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
+        guard zones.contains(home), let zone = zones.first(where: { $0 != home }) else { return .settled }
+        let (newcomers, met) = try closure.newcomers(from: object, home: home)
+        guard zones.union(met).subtracting([home]).count == 1 else {
+            // An object that is in a share already stays there, with a link that leads out of it.
+            return (known?.zone ?? home) == home ? .crosses(zone) : .settled
+        }
+        guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .settled }
+        try ShareMoves.rebind(db, newcomers, to: zone, file: file)
+        return .moves
+    }
+
+    /// A change that fails without being sent to the relay.
+    func refused(_ row: OutboxRow, _ zone: Int64) throws -> Outgoing? {
+        guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
+        let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }
+        var item = Outgoing(row, in: zone, .init(.create, row.oid, recordType: type), size: 0)
+        item.trouble = CKError(
+            .alreadyShared,
+            "It cannot be related to objects of two different shares. Remove it from one of them first."
+        )
+        return item
+    }
+}
+
+/// Applies the relay's results for sent changes.
+extension Exporter {
+    /// Stores the record's new version and removes the change from the outbox.
+    func saved(_ item: Outgoing, as record: Record) throws {
+        guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
+        if let zone = try KnownZone.find(db, item.zone), zone.id != known.zone {
+            return try ShareMoves.arrivedLate(db, record, of: item.oid, from: zone.id, to: known.zone)
+        }
+        // A record that was created again consists of what was sent, without the fields of the record before it.
+        let table = known.tag == nil ? file.mapping.tables[item.entity] : nil
+        var fields = table.map { known.unknownFields(file.mapping, $0) } ?? known.allFields()
+        let encrypted = record.encryptedFields.union(item.write.encrypted)
+        for (name, value) in item.write.fields {
+            if let value { fields[name] = value } else { fields[name] = nil }
+        }
+        // The response to a repeated write is the current record, which somebody else may have changed since. Until
+        // that version is imported, this device knows only its own.
+        if Self.isForeign(record, after: fields, item.write) {
+            try KnownRecord.store(
+                db,
+                fields: KnownRecord.encode(fields, encrypted: encrypted),
+                tag: KnownRecord.unseen,
+                of: known.id
+            )
+            return try OutboxRow.settled(db, item.oid, version: item.version)
+        }
+        // The relay returns the encrypted value; the store keeps the plain one.
+        for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
+        var kept = record
+        (kept.fields, kept.encryptedFields) = (fields, encrypted)
+        kept.id.recordName = known.name
+        // A full fetch under way may already have passed this record, so mark it as seen.
+        let sweep = try KnownZone.find(db, id: known.zone)?.sweep ?? 0
+        try KnownRecord.store(
+            db,
+            kept,
+            zone: known.zone,
+            oid: item.oid,
+            entity: item.entity,
+            fields: KnownRecord.encode(fields, encrypted: encrypted),
+            seen: sweep
+        )
+        try OutboxRow.settled(db, item.oid, version: item.version)
+    }
+
+    /// Returns whether a saved record differs from what was sent, as far as they can be compared.
+    private static func isForeign(
+        _ record: Record,
+        after fields: [String: FieldValue],
+        _ write: ClientRequest.Write
+    ) -> Bool {
+        func isCompared(_ name: String, _ value: FieldValue) -> Bool {
+            !write.encrypted.contains(name) && !record.encryptedFields.contains(name) && !value.type.isAsset
+                && !ZoneSeal.isSealed(value)
+                // The record refers to a file instead.
+                && record.fields[name + RecordMapping.companionSuffix] == nil
+        }
+        for (name, value) in record.fields where isCompared(name, value) && fields[name] != value { return true }
+        return fields.contains { name, value in isCompared(name, value) && record.fields[name] == nil }
+    }
+
+    /// The relay has deleted the record, or never had it.
+    func deleted(_ item: Outgoing) throws {
+        if let known = try KnownRecord.find(db, oid: item.oid) {
+            // An object that was created again with this id meanwhile is new to the relay.
+            if try OutboxRow.find(db, item.oid)?.operation == .save {
+                try KnownRecord.forgetVersion(db, id: known.id)
+            } else {
+                try KnownRecord.remove(db, id: known.id)
+            }
+        }
+        try OutboxRow.settled(db, item.oid, version: item.version)
+    }
+
+    func failed(_ item: Outgoing, _ error: CKError, counts: Bool = true) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + ?, error = ?, code = ? WHERE oid = ?")
+            .execute(arguments: [counts ? 1 : 0, error.errorDescription, error.errorCode, item.oid])
+    }
+}

@@ -332,3 +332,255 @@ final class Importer {
         ).execute(arguments: [transaction, table.name, oid])
     }
 }
+
+/// Resolves conflicts between objects of different entities with the same name; a zone has each name once, and the
+/// relay's record keeps it.
+extension Importer {
+    /// Removes the local object of another entity that has an imported record's name, and returns what is known of the
+    /// record itself.
+    ///
+    /// If the relay knew that object, it is gone there, since its name is in use. If it was never sent, it waits for a
+    /// decision: another device was first.
+    func clearName(
+        of record: Record,
+        _ known: KnownRecord?,
+        _ table: TableForm,
+        _ zone: KnownZone
+    ) throws -> KnownRecord? {
+        if let known, known.entity == nil || known.entity == table.name { return known }
+        let name = record.id.recordName
+        if let known, known.tag != nil {
+            try remove(known, keepingPending: false)
+            try dropPairs(with: name, zone: zone.id)
+            return nil
+        }
+        guard hasOutbox, let pending = try OutboxRow.find(db, known?.oid ?? name), pending.entity != table.name,
+            try known != nil || KnownRecord.find(db, oid: name) == nil
+        else { return known }
+        try giveUp(pending, known, in: zone)
+        return nil
+    }
+
+    private func giveUp(_ pending: OutboxRow, _ known: KnownRecord?, in zone: KnownZone) throws {
+        let oid = pending.oid
+        if let table = mapping.tables[pending.entity], let row = try table.row(db, oid) {
+            let mine = mapping.fields(of: try names.toRelay(row, table, oid, db), in: table)
+            let what = "On the relay, an object of another entity has this name. Insert it with another name."
+            try leave(table, oid, pending.operation, mine, what)
+            try noteDeletion(table, oid)
+            try takeAway(table, oid, named: known?.name ?? oid)
+        }
+        try OutboxRow.drop(db, oid)
+        guard let known else { return }
+        try dropPairs(with: known.name, zone: zone.id)
+        try KnownRecord.remove(db, id: known.id)
+    }
+}
+
+extension KnownZone {
+    /// Starts a full fetch of a zone: records are marked as seen from now on.
+    ///
+    /// Does nothing for a zone without known records.
+    mutating func beginSweep(_ db: Database, _ number: Int64) throws {
+        let hasRecords = try Bool.fetchOne(
+            db,
+            sql: "SELECT EXISTS (SELECT 1 FROM mirror_record WHERE zone = ? AND tag IS NOT NULL)",
+            arguments: [id]
+        )
+        guard hasRecords == true else { return }
+        sweep = number
+        try db.execute(sql: "UPDATE mirror_zone SET sweep = ? WHERE id = ?", arguments: [number, id])
+    }
+}
+
+extension Importer {
+    /// Handles the loss of a zone.
+    ///
+    /// If the zone was deleted or purged, its objects are removed with their unsent changes. Objects that were never
+    /// sent stay and create the home zone again; those that may have reached a purged zone do not. After a reset of
+    /// encrypted data, everything is sent again.
+    ///
+    /// `isOurs` means that this device ended the zone, so that the local values are the newest.
+    func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent.Detail] {
+        let sql = "SELECT name FROM mirror_record WHERE zone = ?"
+        let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
+        let isShared = file.description.cloud?.scope == .shared
+        var (dropped, gone): ([String], [String]) = ([], [])
+        for name in names {
+            guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
+            if loss == .encryptedDataReset, known.type != Share.recordType {
+                try sendAnew(known, isNewest: isOurs)
+                continue
+            }
+            if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
+                try OutboxRow.find(db, oid)?.operation == .save
+            {
+                // A share of this user has ended while a change or a new object was unsent: it moves to the home zone
+                // with its object.
+                let target = try KnownZone.make(db, home)
+                try db.execute(
+                    sql: "UPDATE mirror_record SET zone = ?, name = ?, tag = NULL WHERE id = ?",
+                    arguments: [target.id, try known.name(in: target.id, db), known.id]
+                )
+                try OutboxRow.release(db, oid)
+                continue
+            }
+            if known.tag == nil, !isShared, loss == .deleted { continue }
+            if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
+                dropped.append(oid)
+                try OutboxRow.drop(db, oid)
+            }
+            try remove(known, keepingPending: false)
+            gone.append(name)
+        }
+        for name in gone { try dropPairs(with: name, zone: zone.id) }
+        try SentRequest.remove(db, in: zone.zone)
+        try db.execute(
+            sql: """
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 0 WHERE id = ?
+                """,
+            arguments: [zone.id]
+        )
+        if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
+        try DepartedRecords.forgetAll(db, zone: zone.id)
+        if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
+        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
+        if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
+        return details
+    }
+
+    /// Sends the known version again, because no device can decrypt what the relay had.
+    private func sendAnew(_ known: KnownRecord, isNewest: Bool) throws {
+        guard let oid = known.oid, let entity = known.entity else {
+            try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
+            return try State.set(db, .hasUnsent, "1")
+        }
+        try known.forgetVersion(db, mapping, keeping: baseFields(of: known, entity, isNewest: isNewest))
+        // An object that was deleted here is gone there too, and is deleted once more if another device sends it
+        // again.
+        guard try OutboxRow.find(db, oid)?.operation != .delete else { return }
+        try OutboxRow.add(db, oid, entity: entity, .save)
+    }
+
+    /// The fields whose old values are kept to show what was changed here, so that unchanged ones do not overwrite
+    /// those of others.
+    ///
+    /// If this device has the newest values, they are to overwrite older ones, and only the application's own rules
+    /// need the old values. Encrypted fields are never kept: other devices may not have been able to read them, and
+    /// send nothing in their place.
+    private func baseFields(of known: KnownRecord, _ entity: String, isNewest: Bool) -> Set<String> {
+        guard let table = mapping.tables[entity] else { return [] }
+        let resolvers = file.description.cloud?.propertyResolvers ?? [:]
+        let ruled = table.columns.filter { resolvers["\(entity).\($0.name)"] != nil }.map { mapping.field($0) }
+        return (isNewest ? Set(ruled) : mapping.ownFields(of: table)).subtracting(known.encryptedFields())
+    }
+}
+
+extension Importer {
+    /// Creates objects for records whose type the model has only now, and fills new columns.
+    func adopt(_ changes: [String: [LayoutChange]]) throws {
+        for (zone, name, type, fields) in try unknownRecords() {
+            guard let table = mapping.table(forType: type, fields: fields) else { continue }
+            let theirs = mapping.row(of: fields, in: table)
+            let record = Record(id: RecordID(name, in: zone.zone), type: type, fields: fields)
+            let oid = try place(theirs, record, nil, table, zone)
+            try db.execute(
+                sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
+                arguments: [oid, table.name, zone.id, name]
+            )
+            try askForFiles(of: oid, fields, table.columns, type)
+        }
+        for (name, changes) in changes {
+            if let table = mapping.tables[name] { try fill(changes, of: table) }
+        }
+    }
+
+    private func unknownRecords() throws -> [(KnownZone, String, String, [String: FieldValue])] {
+        let zones = Dictionary(uniqueKeysWithValues: try KnownZone.all(db).map { ($0.id, $0) })
+        let rows = try Row.fetchAll(db, sql: "SELECT zone, name FROM mirror_record WHERE oid IS NULL")
+        return try rows.compactMap { row in
+            let (zone, name): (Int64, String) = (row[0], row[1])
+            guard let home = zones[zone], let known = try KnownRecord.find(db, zone: zone, name: name) else {
+                return nil
+            }
+            return (home, name, known.type, known.serverFields())
+        }
+    }
+
+    private func fill(_ changes: [LayoutChange], of table: TableForm) throws {
+        let oids = try String.fetchAll(
+            db,
+            sql: "SELECT oid FROM mirror_record WHERE entity = ? AND fields IS NOT NULL",
+            arguments: [table.name]
+        )
+        let returns = changes.count { if case .returns = $0.cause { true } else { false } } == table.columns.count
+        for oid in oids {
+            guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
+            let isPending = hasOutbox ? try OutboxRow.find(db, oid) != nil : false
+            // The pending change is based on the version that this device had then; newer versions are fetched again
+            // and merged.
+            if returns, isPending {
+                if known.tag == KnownRecord.unseen { try askAgain(for: oid, known.type) }
+                continue
+            }
+            let (zone, fields) = (known.zone, known.serverFields())
+            let relayed = mapping.row(of: fields, in: table)
+            let theirs = try names.toLocal(relayed, table, of: (known.name, oid), zone: zone, db)
+            for change in changes {
+                guard let position = table.index[change.column.name],
+                    !keeps(row[position], change, fields, isPending: isPending)
+                else { continue }
+                row[position] = theirs.values[position]
+            }
+            try table.update(db, oid, row)
+            try keep(theirs.unresolved, of: table, oid, zone)
+            if hasLinks { try resolveLinks(to: known.name, zone: zone, as: oid, table) }
+            try askForFiles(of: oid, known.allFields(), changes.map(\.column), known.type)
+        }
+    }
+
+    /// Returns whether a column's value must be kept in place of the record's.
+    private func keeps(
+        _ value: DatabaseValue,
+        _ change: LayoutChange,
+        _ fields: [String: FieldValue],
+        isPending: Bool
+    ) -> Bool {
+        let fallback = change.column.attribute?.defaultValue ?? .null
+        return switch change.cause {
+        // Another program that had this model earlier has changed the value.
+        case .new: isPending && value != fallback
+        case .returns: false
+        case .newDefault(let before):
+            value != before || fields[mapping.field(change.column)] != nil
+                || fields[mapping.assetField(change.column)] != nil
+        }
+    }
+
+    /// Fetches records again whose assets were not fetched because no attribute used them.
+    private func askForFiles(
+        of oid: String,
+        _ fields: [String: FieldValue],
+        _ columns: [ColumnForm],
+        _ type: String
+    ) throws {
+        let isMissing = columns.contains { column in
+            column.attribute?.type.hasLargeForm == true && fields[mapping.field(column)] == nil
+                && fields[mapping.assetField(column)] != nil
+        }
+        if isMissing { try askAgain(for: oid, type) }
+    }
+
+    private func askAgain(for oid: String, _ type: String) throws {
+        let isPublic = file.scope == .public
+        try db.execute(
+            sql: "UPDATE mirror_record SET tag = ? WHERE oid = ?",
+            arguments: [isPublic ? KnownRecord.unseen : KnownRecord.awaited, oid]
+        )
+        if isPublic {
+            try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [type])
+        } else {
+            try State.set(db, .awaitsRecords, "1")
+        }
+    }
+}

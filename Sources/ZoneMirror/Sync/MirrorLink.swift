@@ -1,3 +1,4 @@
+import Foundation
 import Records
 import SyncCore
 import Synchronization
@@ -361,4 +362,173 @@ private final class LinkMemory: Sendable {
     let binding = Mutex<AccountBinding?>(nil)
     /// Created when first needed, and again after the container was configured again.
     let files = Mutex<(caller: CallerMemory, keeper: AssetKeeper)?>(nil)
+}
+
+/// Encrypted values: encrypted when they are sent, decrypted when they are received.
+///
+/// The store's file holds the plain values; the file belongs to the user.
+extension MirrorLink {
+    private func zoneID(_ zone: ZoneID) -> CKRecordZone.ID { CKRecordZone.ID(zone) }
+
+    /// Decrypts the encrypted values of received records as far as possible; the rest stays encrypted.
+    ///
+    /// `former` is the zone whose key was used, if it is another one than the records' zone.
+    ///
+    /// - Throws: An error if the key could not be requested. Records stored as locked are tried again only with the
+    ///   next key.
+    func open(_ records: inout [Record], in zone: ZoneID, by former: ZoneID? = nil) async throws(CKError) {
+        // Values that no device has encrypted are marked as encrypted but are readable.
+        guard records.contains(where: \.isLocked) else { return }
+        let seal = try await database.seal(of: zoneID(former ?? zone), creating: false)
+        for index in records.indices where records[index].isLocked {
+            records[index] = Self.opened(records[index], by: seal)
+        }
+    }
+
+    private static func opened(_ record: Record, by seal: ZoneSeal?) -> Record {
+        var opened = record
+        for name in record.encryptedFields where record.isLocked(name) {
+            guard let value = record.fields[name] else { continue }
+            let plain = seal?.open(value, type: record.type, record: record.id.recordName, field: name)
+            if let plain { opened.fields[name] = plain }
+        }
+        return opened
+    }
+
+    /// Tries again to decrypt records whose values were locked when they arrived.
+    func reopen(_ records: [Record], in zone: ZoneID) async throws(CKError) -> [Record] {
+        guard let seal = try await database.seal(of: zoneID(zone), creating: false) else { return [] }
+        return records.map { Self.opened($0, by: seal) }
+    }
+
+    /// Encrypts the values of a write that must be sent encrypted.
+    ///
+    /// Without a key provider, they are sent in clear text and marked as encrypted, as in layer 1.
+    func sealed(_ write: ClientRequest.Write, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        let names = write.encrypted.filter { (write.fields[$0] ?? nil) != nil }
+        guard !names.isEmpty, let seal = try await database.seal(of: zoneID(zone), creating: true) else { return write }
+        var sealed = write
+        for name in names {
+            guard let value = write.fields[name] ?? nil, !ZoneSeal.isSealed(value) else { continue }
+            let type = write.recordType ?? ""
+            sealed.fields[name] = try seal.seal(value, type: type, record: write.recordName, field: name)
+        }
+        return sealed
+    }
+
+    /// Returns the write to send: encrypted values are sealed, and large values are uploaded as assets.
+    func readied(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        if let trouble = item.trouble { throw trouble }
+        if item.operation == .delete || (item.large.isEmpty && item.write.encrypted.isEmpty) { return item.write }
+        return try await sealed(try await withFiles(item, in: zone), in: zone)
+    }
+
+    func keysChanged(in zone: ZoneID) async { await database.keysChanged(in: zoneID(zone)) }
+    func forgetKey(of zone: ZoneID) { database.forgetKey(of: zoneID(zone)) }
+}
+
+/// Values too large for a record, which are stored in an asset in the field's companion field.
+///
+/// See Sync.md, "Records of a mirror".
+extension MirrorLink {
+    /// Returns the content of a record's asset, or `nil` if it is no longer available.
+    func content(of asset: Asset, record: RecordID, field: String) async throws(CKError) -> [UInt8]? {
+        guard let keeper = try files() else { return nil }
+        let origin = AssetOrigin(scope: database.scope, record: record, field: field)
+        do {
+            // Another reader of the same content may have deleted the cached file a moment before.
+            for isLast in [false, false, true] {
+                let file = try await asOwner { () throws(CKError) in
+                    do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
+                }
+                let data = try isLast ? Data(contentsOf: file.url) : (try? Data(contentsOf: file.url))
+                guard let data else { continue }
+                // The store now has the content, and only this link reads its own folder.
+                try? FileManager.default.removeItem(at: file.url)
+                return [UInt8](data)
+            }
+            return nil
+        } catch {
+            let error = CKError(from: error)
+            if error.code == .assetNotAvailable || error.code == .unknownItem { return nil }
+            throw error
+        }
+    }
+
+    /// Uploads large values and returns a write that refers to their assets.
+    func withFiles(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        guard !item.large.isEmpty, let keeper = try files() else { return item.write }
+        var write = item.write
+        for (field, companion) in item.large {
+            guard let value = item.write.fields[field] ?? nil, let bytes = value.content else { continue }
+            let asset = try await upload(bytes, item.write, companion, keeper, zone)
+            // A new record has no such field to clear.
+            write.fields.removeValue(forKey: field)
+            if write.type != .create { write.fields.updateValue(nil, forKey: field) }
+            write.fields[companion] = .asset(asset)
+        }
+        return write
+    }
+
+    /// Makes the next attempt upload assets again that the relay did not find.
+    func forgetFiles(of write: ClientRequest.Write) {
+        guard let keeper = try? files() else { return }
+        for case .asset(let asset)? in write.fields.values { keeper.forget(asset.fileChecksum) }
+    }
+
+    private func upload(
+        _ bytes: [UInt8],
+        _ write: ClientRequest.Write,
+        _ field: String,
+        _ keeper: AssetKeeper,
+        _ zone: ZoneID
+    ) async throws(CKError) -> Asset {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: file) }
+        do {
+            try Data(bytes).write(to: file)
+        } catch {
+            throw CKError(
+                .internalError,
+                "A large value could not be written to a file for the upload.",
+                underlying: error
+            )
+        }
+        let place = AssetKeeper.Upload(
+            file: file,
+            recordType: write.recordType ?? "",
+            recordName: write.recordName,
+            field: field
+        )
+        return try await keeper.upload(place, to: database.scope, in: zone)
+    }
+}
+
+extension FieldValue {
+    /// The bytes of a text or bytes value; `nil` for all others.
+    var content: [UInt8]? {
+        switch self {
+        case .string(let text): Array(text.utf8)
+        case .bytes(let bytes): bytes
+        default: nil
+        }
+    }
+}
+
+/// Selects the values of a record that are sent as assets.
+package enum LargeValues {
+    /// Records may have a million bytes; names and JSON syntax are not counted here.
+    package static let limit = 900_000
+
+    /// Selects the largest values until the rest fits; always the same ones for the same record.
+    ///
+    /// `sizes` are the sizes of values that have a companion field.
+    package static func moved(out sizes: [String: Int], total: Int, limit: Int = Self.limit) -> Set<String> {
+        var (rest, moved): (Int, Set<String>) = (total, [])
+        for (field, size) in sizes.sorted(by: { ($0.value, $0.key) > ($1.value, $1.key) }) where rest > limit {
+            moved.insert(field)
+            rest -= size
+        }
+        return moved
+    }
 }

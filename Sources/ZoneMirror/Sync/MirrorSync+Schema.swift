@@ -3,7 +3,7 @@ import GRDB
 import Records
 import SyncCore
 import Wire
-import ZoneKit
+public import ZoneKit
 
 /// Retrying changes that the relay refused because of its schema, after the schema has changed.
 ///
@@ -82,5 +82,85 @@ extension MirrorLink {
         let own = CKContainer(sharing: database.session).privateCloudDatabase
         let document = try await own.call("changes/database", writer.bytes)
         return try reading { () throws(JSONError) in try document.root.required("schemaVersion").int64() }
+    }
+}
+
+/// The user's role permissions in a public database, stored so that checks need no network.
+///
+/// See Permissions.md, "Questions".
+enum GrantedRights {
+    /// Returns the permissions for a record type; `nil` if the relay has not reported them or does not know the type.
+    static func of(_ db: Database, type: String) throws -> Rights? {
+        let statement = try db.cachedStatement(sql: "SELECT rights FROM mirror_right WHERE type = ?")
+        return try Int.fetchOne(statement, arguments: [type]).map { Rights(rawValue: $0) }
+    }
+
+    /// Returns whether any type may be written or created; `true` as long as nothing is known.
+    static func allowsAnything(_ db: Database) throws -> Bool {
+        let sql = "SELECT count(*) = 0 OR max(rights & ?) > 0 FROM mirror_right"
+        let wanted = Rights.create.union(.write).rawValue
+        return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [wanted]) ?? true
+    }
+
+    static func store(_ db: Database, _ rights: [String: Rights], of types: [String]) throws {
+        try db.execute(sql: "DELETE FROM mirror_right")
+        for type in types {
+            guard let right = rights[type] else { continue }
+            try db.execute(
+                sql: "INSERT INTO mirror_right(type, rights) VALUES (?, ?)",
+                arguments: [type, right.rawValue]
+            )
+        }
+    }
+}
+
+extension MirrorSync {
+    /// The interval between checks of one user's permissions, in seconds.
+    private static let rightsInterval: TimeInterval = 300
+
+    /// Fetches the permissions of the user's roles at the first poll of a user, and from time to time afterwards.
+    func lookAtRights() async {
+        guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
+        let now = conditions.wallClock()
+        if let last = rightsSeen, last.generation == generation,
+            abs(now.timeIntervalSince(last.at)) < Self.rightsInterval
+        {
+            return
+        }
+        rightsSeen = (generation, now)
+        guard let rights = try? await link.database.limits().rights else { return }
+        let types = file.mapping.recordTypes
+        let known = try? await file.pool.read { db in
+            try Row.fetchAll(db, sql: "SELECT type, rights FROM mirror_right").reduce(into: [String: Rights]()) {
+                $0[$1[0]] = Rights(rawValue: $1[1])
+            }
+        }
+        guard known != rights.filter({ types.contains($0.key) }) else { return }
+        try? await file.pool.write { try GrantedRights.store($0, rights, of: types) }
+    }
+
+    /// Adds the numbers to an event that the quota is exceeded.
+    func withNumbers(_ details: [MirrorEvent.Detail], needed: Int) async -> [MirrorEvent.Detail] {
+        guard details.contains(.quotaExceeded()), link.isPrivate,
+            let storage = try? await link.database.limits().storage
+        else { return details }
+        return details.map { detail in
+            detail == .quotaExceeded()
+                ? .quotaExceeded(used: storage.used, limit: storage.limit, needed: Int64(needed)) : detail
+        }
+    }
+}
+
+extension MirroredContainer {
+    /// Returns the relay's limits for the current user in a store's database, and the space used.
+    ///
+    /// - Throws: `wrongStore` for a store that mirrors nothing, and `relay` with the call's error.
+    public func limits(of store: StoreID) async throws(MirrorError) -> RelayLimits {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            return try await sync.link.database.limits()
+        } catch {
+            throw MirrorError(from: error)
+        }
     }
 }

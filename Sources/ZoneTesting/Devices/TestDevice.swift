@@ -2,6 +2,7 @@ public import Foundation
 import Records
 import Synchronization
 public import ZoneKit
+public import ZoneMirror
 
 /// One device of one user, connected to a `TestRelay` by a network that can be cut.
 ///
@@ -118,3 +119,159 @@ public final class TestDevice: Sendable {
 
 /// Thrown out of the work that a crash has interrupted.
 struct DeviceCrashed: Error {}
+
+extension TestDevice {
+    /// Signs the device's user in as a sign-in page does: the device gets a web auth token, which can expire.
+    ///
+    /// Initially a device uses a development token with the user's name, and needs no sign-in.
+    ///
+    /// - Throws: `notAuthenticated` for a visitor, or the error of the relay's storage.
+    public func signIn() async throws {
+        guard let user else { throw CKError(.notAuthenticated, "A visitor has no user name to sign in with.") }
+        try await signIn(as: user)
+    }
+
+    /// Signs a user in on this device, which may be another one than the device's own.
+    ///
+    /// Engines and mirrors react as to a change of the account in an application: engines call their delegates, mirrors
+    /// open that user's files. `user` does not change; `signIn()` signs that user in again.
+    ///
+    /// - Parameter user: any name; the user is created on first use.
+    /// - Throws: `networkFailure` while the relay is stopped, or the error of its storage.
+    public func signIn(as user: String) async throws {
+        guard let token = try relay.running?.signIn(user, to: identity.container) else {
+            throw CKError(.networkFailure, "The relay must be running to sign in.")
+        }
+        try await container.signIn(.webAuthToken(token))
+        signedIn.withLock { $0 = user }
+    }
+
+    /// Ends all sessions of the user who is signed in on this device, on all devices.
+    ///
+    /// Requests fail with `notAuthenticated`, and notice connections close. If the device's user has never signed in,
+    /// signs the user in first. `signIn()` or `signIn(as:)` ends this state.
+    ///
+    /// - Throws: the errors of `signIn()`.
+    public func expireSignIn() async throws {
+        guard let user = signedIn.withLock({ $0 }) ?? user else {
+            throw CKError(.notAuthenticated, "A visitor has no session to end.")
+        }
+        if connection.credentials.webAuthToken == "dev-\(user)" { try await signIn() }
+        try relay.running?.endSignIns(of: user)
+    }
+}
+
+extension TestDevice {
+    /// Creates a mirror of one of the user's databases, in a file in the device's folder, that syncs by itself.
+    ///
+    /// After a restart of the device the same call opens the same file.
+    ///
+    /// - Parameters:
+    ///   - model: the entities.
+    ///   - scope: the scope of the database; private by default.
+    ///   - change: can change the store description before the store is opened.
+    /// - Returns: the container, with its store open.
+    /// - Throws: the error of `MirroredContainer.loadStores()`.
+    public func mirror(
+        of model: MirrorModel,
+        scope: CKDatabase.Scope = .private,
+        _ change: (inout StoreDescription) -> Void = { _ in }
+    ) async throws -> MirroredContainer {
+        var description = storeDescription(scope: scope, in: try folder())
+        change(&description)
+        let mirror = MirroredContainer(model: model, stores: [description])
+        try await mirror.loadStores()
+        return mirror
+    }
+
+    /// Creates a mirror of the user's private and shared databases, in one container.
+    ///
+    /// - Parameter model: the entities.
+    /// - Returns: the container, with both stores open.
+    /// - Throws: the error of `MirroredContainer.loadStores()`.
+    public func sharingMirror(of model: MirrorModel) async throws -> MirroredContainer {
+        let folder = try folder()
+        let stores = [CKDatabase.Scope.private, .shared].map { storeDescription(scope: $0, in: folder) }
+        let mirror = MirroredContainer(model: model, stores: stores)
+        try await mirror.loadStores()
+        return mirror
+    }
+
+    private func storeDescription(scope: CKDatabase.Scope, in folder: URL) -> StoreDescription {
+        StoreDescription(
+            url: folder.appendingPathComponent("\(scope).sqlite"),
+            cloud: CloudOptions(container: container, scope: scope)
+        )
+    }
+}
+
+extension TestDevice {
+    /// A place at which a test can crash a device.
+    public enum CrashPlace: Hashable, Sendable {
+        /// A request, such as `records/modify`, is about to be sent.
+        case sending(String)
+        /// The relay has responded to a request, and the program has not received the response yet.
+        case answered(String)
+        /// A mirror has reached a place in its own work.
+        case mirror(MirrorPlace)
+
+        func isMet(by place: CrashPlace) -> Bool {
+            switch (self, place) {
+            case (.sending(let wanted), .sending(let met)), (.answered(let wanted), .answered(let met)):
+                met.hasSuffix(wanted)
+            case (.mirror(let wanted), .mirror(let met)): wanted == met
+            default: false
+            }
+        }
+    }
+
+    /// The places in a mirror's work at which it can be interrupted.
+    public enum MirrorPlace: String, Hashable, Sendable, CaseIterable {
+        /// A batch is marked as possibly sent, and has not been sent.
+        case beforeSend
+        /// The relay has responded, and nothing of the response is stored.
+        case afterSend
+        /// The confirmation is written, but not committed.
+        case insideConfirm
+        /// The confirmation is committed.
+        case afterConfirm
+        /// A page of changes has arrived, and nothing of it is stored.
+        case beforeImport
+        /// The page's rows are written, but not committed.
+        case insideImport
+        /// The page is committed.
+        case afterImport
+        /// The zones in a page of the database's feed are written, but not committed.
+        case insideDatabasePage
+        /// Half of a full listing is stored.
+        case insideSweep
+    }
+
+    /// Ends the program on this device at once, in the middle of whatever it does.
+    ///
+    /// Its engines, mirrors and pollers never act again; requests in progress may or may not be executed.
+    public func crash() { life.end() }
+
+    /// Ends the program on this device when it reaches a place.
+    ///
+    /// - Parameters:
+    ///   - place: the place.
+    ///   - times: how many times from now on it must reach the place, at least 1.
+    public func crash(at place: CrashPlace, times: Int = 1) { life.awaitCrash(place, skipping: times - 1) }
+
+    /// Whether the program has crashed.
+    public var hasCrashed: Bool { party.isGone }
+
+    /// Restarts the device: returns the same device, online, with the files of its folder as they were at the crash.
+    ///
+    /// A device that has not crashed is crashed first.
+    ///
+    /// - Returns: the device, for which stores and engines must be created again.
+    /// - Throws: the error of the file system.
+    public func restarted() throws -> TestDevice {
+        crash()
+        return TestDevice(relay: relay, identity, life: try life.next(in: relay))
+    }
+}
+
+typealias MirrorPlace = TestDevice.MirrorPlace

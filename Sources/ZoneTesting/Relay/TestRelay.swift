@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 package import RelayAPI
 import RelayCore
-import RelayStore
+package import RelayStore
 import Synchronization
 public import ZoneKit
 
@@ -245,5 +245,87 @@ public final class TestRelay: Sendable {
         guard let running else { return }
         await running.hub.queries.settle()
         await running.lane.settle()
+    }
+}
+
+extension TestRelay {
+    /// Limits that a test may lower, to cause a large application's errors with a small one.
+    public struct Limits: Hashable, Sendable {
+        /// The maximum number of operations in a request and of records in a response; more fail with `limitExceeded`.
+        public var itemsPerRequest = 200
+        /// The approximate size of a response in bytes: a page ends there, and a fetch of single records is split.
+        public var answerBytes = 16 << 20
+        /// The maximum size of a record in bytes, without its assets.
+        public var recordBytes = 1_000_000
+        /// The maximum number of zones per user, without the default zone.
+        public var zonesPerUser = 1_000
+        /// The maximum size of a user's private database in bytes, including assets.
+        ///
+        /// A write that would exceed it fails with `quotaExceeded`.
+        public var privateBytes: Int64? = 5_000_000_000
+
+        /// Creates the relay's default limits.
+        public init() {}
+
+        var all: RelayCore.Limits {
+            var limits = RelayCore.Limits()
+            limits.itemsPerRequest = itemsPerRequest
+            limits.answerBytes = answerBytes
+            limits.recordBytes = recordBytes
+            limits.zonesPerUser = zonesPerUser
+            limits.quota.privateBytes = privateBytes
+            return limits
+        }
+    }
+
+    /// Fills every user's private database: only writes that take no more space succeed from now on.
+    ///
+    /// `emptyQuota()` ends this.
+    public func fillQuota() { limits.privateBytes = 0 }
+
+    /// Restores the default size limit for all users.
+    public func emptyQuota() { limits.privateBytes = Limits().privateBytes }
+
+    /// Expires every change token issued so far, as restoring a backup does.
+    ///
+    /// Engines and mirrors then fetch everything again; direct calls of the databases fail with `changeTokenExpired`.
+    ///
+    /// - Throws: the error of SQLite.
+    public func expireChangeTokens() throws { try running?.stores.renewEpochs() }
+}
+
+extension TestRelay {
+    /// Moves the clock until no device has anything left to do.
+    ///
+    /// Then no request is in progress, nothing waits to be sent or fetched, every notice has arrived, and every device
+    /// without notices has polled since the last change.
+    ///
+    /// Takes no real time but that of the work itself: a back-off of five minutes or a poll in half an hour is one step
+    /// of the clock. Does not wait for disconnected devices, nor for engines and mirrors that sync only on request.
+    ///
+    /// - Parameter limit: how far to move the clock at most; a day by default.
+    /// - Throws: `NotSettled`, which lists what was still to be done.
+    public func settle(within limit: Duration = .seconds(86_400)) async throws { try await world.settle(within: limit) }
+
+    /// Moves the clock, and lets everything that is due on the way happen at its time.
+    ///
+    /// - Parameter duration: how far to move the clock.
+    public func advance(by duration: Duration) async { await world.advance(by: duration) }
+}
+
+/// The folder and the calls that a test's relay writes with; requested at each start.
+package struct RelayDisk: Sendable {
+    package var place: @Sendable () -> (folder: String, calls: DiskCalls)
+
+    package init(place: @escaping @Sendable () -> (folder: String, calls: DiskCalls)) { self.place = place }
+}
+
+/// The error of a clock.
+final class ClockError: Sendable {
+    private let error = Mutex(Duration.zero)
+
+    var value: Duration {
+        get { error.withLock { $0 } }
+        set { error.withLock { $0 = newValue } }
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Logging
 import Records
 import RelayAPI
@@ -423,4 +424,258 @@ enum ConfigurationKeys {
         }
         return row[b.count]
     }
+}
+
+extension ConfigurationKeys {
+    private static let mostBytes = 1_000_000_000_000_000
+
+    /// Storage and transfer quotas, each per container and environment.
+    static let quotas: [ConfigurationKey] = [
+        .whole(
+            "quota.private",
+            \.privateQuota,
+            0...mostBytes,
+            unit: "bytes",
+            "Maximum for one user's records and assets in a container; 0: no limit (the default of all quotas with --dev)."
+        ),
+        .whole(
+            "quota.public-records",
+            \.publicRecordQuota,
+            0...mostBytes,
+            unit: "bytes",
+            "Maximum for records in a container's public database; 0: no limit."
+        ),
+        .whole(
+            "quota.public-records-per-user",
+            \.publicRecordQuotaPerUser,
+            0...mostBytes,
+            unit: "bytes",
+            "Added to that maximum for each user of the container."
+        ),
+        .whole(
+            "quota.public-assets",
+            \.publicAssetQuota,
+            0...mostBytes,
+            unit: "bytes",
+            "Maximum for assets in a container's public database; 0: no limit."
+        ),
+        .whole(
+            "quota.public-assets-per-user",
+            \.publicAssetQuotaPerUser,
+            0...mostBytes,
+            unit: "bytes",
+            "Added to that maximum for each user of the container."
+        ),
+        .whole(
+            "quota.public-transfer",
+            \.publicTransferQuota,
+            0...mostBytes,
+            unit: "bytes",
+            "Maximum that a container's public database sends per month, records and assets; 0: no limit."
+        ),
+        .whole(
+            "quota.public-transfer-per-user",
+            \.publicTransferQuotaPerUser,
+            0...mostBytes,
+            unit: "bytes",
+            "Added to that maximum for each user of the container."
+        ),
+    ]
+}
+
+/// Quotas as the file expresses them: a base and an amount per user, with 0 for no limit.
+extension ServeSettings {
+    var privateQuota: Int {
+        get { Int(limits.quota.privateBytes ?? 0) }
+        set { limits.quota.privateBytes = newValue == 0 ? nil : Int64(newValue) }
+    }
+
+    var publicRecordQuota: Int {
+        get { Self.base(limits.quota.publicRecords) }
+        set { limits.quota.publicRecords = Self.growing(newValue, QuotaSettings().publicRecords) }
+    }
+
+    var publicRecordQuotaPerUser: Int {
+        get { Self.perUser(limits.quota.publicRecords) }
+        set { limits.quota.publicRecords?.perUser = Int64(newValue) }
+    }
+
+    var publicAssetQuota: Int {
+        get { Self.base(limits.quota.publicAssets) }
+        set { limits.quota.publicAssets = Self.growing(newValue, QuotaSettings().publicAssets) }
+    }
+
+    var publicAssetQuotaPerUser: Int {
+        get { Self.perUser(limits.quota.publicAssets) }
+        set { limits.quota.publicAssets?.perUser = Int64(newValue) }
+    }
+
+    var publicTransferQuota: Int {
+        get { Self.base(limits.quota.publicTransfer) }
+        set { limits.quota.publicTransfer = Self.growing(newValue, QuotaSettings().publicTransfer) }
+    }
+
+    var publicTransferQuotaPerUser: Int {
+        get { Self.perUser(limits.quota.publicTransfer) }
+        set { limits.quota.publicTransfer?.perUser = Int64(newValue) }
+    }
+
+    private static func base(_ quota: QuotaSettings.Growing?) -> Int { Int(quota?.base ?? 0) }
+    private static func perUser(_ quota: QuotaSettings.Growing?) -> Int { Int(quota?.perUser ?? 0) }
+
+    /// The amount per user keeps its default until it is set too.
+    private static func growing(_ base: Int, _ standard: QuotaSettings.Growing?) -> QuotaSettings.Growing? {
+        base == 0 ? nil : QuotaSettings.Growing(base: Int64(base), perUser: standard?.perUser ?? 0)
+    }
+}
+
+/// Settings of the push services that wake devices without an open socket.
+extension ConfigurationKeys {
+    static let pushes: [ConfigurationKey] = [
+        .text(
+            "push.contact",
+            \.push.contact,
+            "an address beginning with mailto: or https://",
+            "The operator's contact address for push services (VAPID); enables Web Push and UnifiedPush.",
+            read: { $0 ?? "" },
+            parse: { PushContact.canonical($0).map { .some($0) } }
+        ).explained { PushContact.objection(to: $0) },
+        .flag(
+            "push.ntfy",
+            \.push.sendsToNtfy,
+            "Send pushes to plain ntfy topics, which are readable by anyone who knows their names."
+        ),
+        .text(
+            "push.hosts",
+            \.push.hosts,
+            "a comma-separated list of hosts, like push.example or *.push.example",
+            "The push services that devices may register; all others are refused, so that devices cannot make the relay call other hosts.",
+            read: { $0.joined(separator: ",") },
+            parse: { ConfigurationKey.every(ConfigurationKey.items($0), PushHost.canonical) }
+        ).explained { ConfigurationKey.items($0).lazy.compactMap(PushHost.objection).first },
+        .text(
+            "push.trust-file",
+            \.push.trustFile,
+            "the absolute path of a PEM file",
+            "Certificates of your own push services, trusted in addition to the system's.",
+            read: { $0 ?? "" },
+            parse: { path($0) }
+        ),
+        .text(
+            "push.apns-key-file",
+            \.push.apnsKeyFile,
+            "the absolute path of a .p8 file",
+            "The key for Apple's push service, from Apple's developer pages; requires the three keys below.",
+            read: { $0 ?? "" },
+            parse: { path($0) }
+        ),
+        .text(
+            "push.apns-key-id",
+            \.push.apnsKeyID,
+            "ten letters and digits",
+            "The key's identifier.",
+            read: { $0 ?? "" },
+            parse: { identifier($0) }
+        ),
+        .text(
+            "push.apns-team-id",
+            \.push.apnsTeamID,
+            "ten letters and digits",
+            "The identifier of your Apple developer team.",
+            read: { $0 ?? "" },
+            parse: { identifier($0) }
+        ),
+        .text(
+            "push.apns-topics",
+            \.push.apnsTopics,
+            "a comma-separated list of bundle identifiers, like org.example.notes",
+            "The apps that receive pushes through Apple's push service.",
+            read: { $0.joined(separator: ",") },
+            parse: { list($0) }
+        ),
+        .text(
+            "push.fcm-account-file",
+            \.push.fcmAccountFile,
+            "the absolute path of a JSON file",
+            "A service account's key file from Firebase's console; enables pushes to Android apps.",
+            read: { $0 ?? "" },
+            parse: { path($0) }
+        ),
+    ]
+
+    private static func list(_ text: String) -> [String]? {
+        let items = ConfigurationKey.items(text)
+        return items.contains { $0.isEmpty || $0.contains { $0 == "/" || $0.isWhitespace } } ? nil : items
+    }
+
+    private static func path(_ text: String) -> String?? { text.hasPrefix("/") ? .some(text) : nil }
+
+    private static func identifier(_ text: String) -> String?? {
+        text.utf8.count == 10 && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? .some(text) : nil
+    }
+}
+
+/// Settings of the webhook that receives alerts.
+extension ConfigurationKeys {
+    static let alerts: [ConfigurationKey] = [
+        .text(
+            "alerts.webhook",
+            \.alerts.webhook,
+            "an address beginning with https://, or http:// on this machine",
+            "The address that receives alerts: a POST with JSON when an alert begins, daily while it lasts, and when it ends.",
+            read: { $0 ?? "" },
+            parse: { AlertSender.Settings.admits($0) ? .some($0) : nil }
+        ).secret,
+        .text(
+            "alerts.format",
+            \.alerts.format,
+            AlertSender.Format.allCases.map(\.rawValue).joined(separator: " or "),
+            "The body of that message: one object for Slack (its text) and ntfy (templates), or a list for Alertmanager's /api/v2/alerts.",
+            read: { $0.rawValue },
+            parse: { AlertSender.Format(rawValue: $0) }
+        ),
+        .text(
+            "alerts.token-file",
+            \.alerts.tokenFile,
+            "the absolute path of a file",
+            "A file with one line: the bearer token for the webhook.",
+            read: { $0 ?? "" },
+            parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
+        .seconds(
+            "alerts.interval",
+            \.alerts.interval,
+            1...3600,
+            "The time between two checks; an alert is sent after two positive checks in a row."
+        ),
+    ]
+}
+
+/// Settings of the trace export.
+extension ConfigurationKeys {
+    static let traces: [ConfigurationKey] = [
+        .text(
+            "traces.endpoint",
+            \.traces.endpoint,
+            "an address beginning with http:// or https://, like http://127.0.0.1:4318/v1/traces",
+            "The OpenTelemetry collector, called by OTLP over HTTP (JSON); tracing is disabled if it is not set.",
+            read: { $0 ?? "" },
+            parse: { TraceExporter.Settings.admits($0) ? .some($0) : nil }
+        ),
+        .whole(
+            "traces.sample",
+            \.traces.permille,
+            0...1000,
+            unit: "of 1000 requests",
+            "The share of requests that are traced; requests with a traceparent follow its sampled flag, up to 200 per second."
+        ),
+        .text(
+            "traces.token-file",
+            \.traces.tokenFile,
+            "the absolute path of a file",
+            "A file with one line: the bearer token for the collector.",
+            read: { $0 ?? "" },
+            parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
+    ]
 }

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Records
 import RelayCore
 import RelayGateways
 import RelayServer
@@ -223,6 +224,243 @@ struct FolderChecks: Sendable {
         case ..<7200: "\(seconds / 60) min"
         case ..<172_800: "\(seconds / 3600) h"
         default: "\(seconds / 86_400) days"
+        }
+    }
+}
+
+extension FolderChecks {
+    /// Returns a finding for a file or folder that the relay's user cannot use, such as one created by root; `nil` if
+    /// there is none.
+    ///
+    /// Uses `access(2)`: opening and closing a file of SQLite would release the locks of a relay in this process.
+    func strange() -> Finding? {
+        guard let path = used.first(where: isShut) else { return nil }
+        let (owner, relay) = (Self.owner(of: path), Self.owner(of: folder))
+        guard owner != relay else {
+            return Finding(
+                "storage",
+                .problem,
+                "\(path) is not readable and writable for its owner",
+                next: "chmod -R u+rwX \(folder.shellWord)"
+            )
+        }
+        return Finding(
+            "storage",
+            .problem,
+            "\(path) belongs to \(owner), so a relay that runs as \(relay) cannot use it",
+            next: "sudo chown -R \(relay): \(folder.shellWord)"
+        )
+    }
+
+    /// The files and folders that a relay reads and writes, except assets.
+    private var used: [String] {
+        let own = ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
+        let containers = "\(folder)/containers"
+        let places = Self.contents(containers).map { "\(containers)/\($0)" }
+        return own.map { "\(folder)/\($0)" } + [containers] + places + places.flatMap(Self.databases)
+    }
+
+    private static func databases(in place: String) -> [String] {
+        contents(place).filter { $0.contains(".sqlite") }.map { "\(place)/\($0)" }
+    }
+
+    private static func contents(_ folder: String) -> [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []).sorted()
+    }
+
+    private func isShut(_ path: String) -> Bool {
+        guard let status = FileStatus(path: path) else { return false }
+        return access(path, R_OK | W_OK | (status.kind == S_IFDIR ? X_OK : 0)) != 0 && errno == EACCES
+    }
+
+    private static func owner(of path: String) -> String {
+        let facts = try? FileManager.default.attributesOfItem(atPath: path)
+        return facts?[.ownerAccountName] as? String
+            ?? (facts?[.ownerAccountID] as? NSNumber).map { "\($0)" } ?? "another user"
+    }
+}
+
+/// Checks of the files' layout versions.
+///
+/// The files are only read here, since opening them for use would migrate them.
+extension FolderChecks {
+    /// Returns a finding for the first file that this version cannot open; `nil` if there is none.
+    func unopenable(_ accounts: FolderLayout.File) -> Finding? {
+        let files = [accounts] + (isThorough ? FolderLayout.ofStores(in: folder) : [])
+        guard let file = files.first(where: { $0.error != nil }), let error = file.error else { return nil }
+        guard error.isNewer else {
+            return Finding("storage", .problem, "\(folder)/\(file.path) cannot be opened: \(error)")
+        }
+        return Finding(
+            "storage",
+            .problem,
+            "\(folder) was written by a newer zonecast: \(file.path) has layout \(error.found), and this zonecast, "
+                + "\(Zonecast.version), knows \(error.known.upperBound)",
+            next: "install the newer version again, or restore a backup from before the upgrade: "
+                + "zonecast backup list --data \(folder.shellWord)"
+        )
+    }
+
+    /// Whether the accounts file has this version's layout; otherwise opening it would migrate it.
+    var isCurrent: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isCurrent) == true }
+
+    func foreign() -> Finding {
+        Finding(
+            "storage",
+            .problem,
+            "\(folder)/relay.sqlite is not a relay's file: another program created it",
+            next: "name the relay's folder with --data; if it is this folder: "
+                + "zonecast backup restore latest --data \(folder.shellWord)"
+        )
+    }
+}
+
+/// Checks for usable recent backups and a working schedule.
+extension FolderChecks {
+    func backup(now: Date) -> Finding {
+        let schedule: BackupSchedule?
+        do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
+            return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: plan)
+        }
+        if let schedule, let fault = fault(of: schedule) { return fault }
+        let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
+        let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
+        if let newest = Backup.newestUnusable(in: place, at: moment) {
+            let found = "the newest is unusable: \(newest.reason)"
+            return Finding("backup", .problem, found, next: "create another: \(making)")
+        }
+        guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
+        guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
+            return Finding(
+                "backup",
+                .advice,
+                "the existing ones were created with a clock that was ahead",
+                next: making
+            )
+        }
+        if let fault = fault(of: latest) { return fault }
+        let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
+        let found = "the newest is \(Self.words(seconds: age)) old"
+        guard let schedule else {
+            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
+        }
+        guard age * 1000 <= schedule.interval.milliseconds * 2 else { return overdue(found, schedule) }
+        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) kept")
+    }
+
+    private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }
+    private var making: String { "zonecast backup create --data \(folder.shellWord)" }
+
+    /// Returns a finding for data that a restore of this backup would lack.
+    private func fault(of latest: Backup) -> Finding? {
+        let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
+        if faults > 0 {
+            let found = "the newest, \(latest.name), has \(faults.of("fault"))"
+            return Finding("backup", .problem, found, next: "create another: \(making)")
+        }
+        let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
+        if manifest.lackedAssets > 0 {
+            let found = "the newest lacks \(manifest.lackedAssets.of("asset")) of which no intact copy existed"
+            return Finding("backup", .problem, found, next: look)
+        }
+        guard let count = manifest.rescuedAssets, count > 0 else { return nil }
+        let found = "\(count.of("asset")) missing or damaged in the data folder; backups have them"
+        return Finding("backup", .problem, found, next: look)
+    }
+
+    /// Returns a finding if backups cannot be written; only a thorough check tries it.
+    private func fault(of schedule: BackupSchedule) -> Finding? {
+        guard isThorough else { return nil }
+        do throws(BackupFailure) {
+            try schedule.tryFolder(disk: disk)
+            return nil
+        } catch {
+            return Finding(
+                "backup",
+                .problem,
+                "no backup can be created: \(error)",
+                next: "fix that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
+                    + "--keep \(schedule.keep) --backups DIR --data \(folder.shellWord)"
+            )
+        }
+    }
+
+    private func none(_ schedule: BackupSchedule?, _ now: Date) -> Finding {
+        guard let schedule else { return Finding("backup", .advice, "none yet", next: plan) }
+        let age = BackupSchedule.changed(in: folder).map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
+        guard age * 1000 <= schedule.interval.milliseconds else {
+            return overdue("none yet, although the schedule is \(Self.words(seconds: age)) old", schedule)
+        }
+        return Finding("backup", .advice, "none yet", next: "a running relay creates the first one within a minute")
+    }
+
+    private func overdue(_ found: String, _ schedule: BackupSchedule) -> Finding {
+        Finding(
+            "backup",
+            .problem,
+            found + ", although the schedule is \(schedule.interval.rawValue)",
+            next:
+                "check that the relay is running and read its log for the reason; create one now: \(making)"
+        )
+    }
+}
+
+/// The limit and the number of open files and sockets of a relay.
+struct OpenFiles: Sendable {
+    var limit: Int
+    /// The number of open descriptors; `nil` if this user may not read it.
+    var count: Int?
+
+    /// How to raise the limit.
+    static let remedy = "LimitNOFILE=65536 in the service, or ulimit -n 65536 before serve"
+
+    init(limit: Int, count: Int?) {
+        self.limit = limit
+        self.count = count
+    }
+
+    /// Returns `nil` if the system does not report the limit of that process.
+    init?(process: Int32) {
+        let path = "/proc/\(process)"
+        guard let text = FileManager.default.contents(atPath: path + "/limits") else { return nil }
+        let line = String(decoding: text, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Max open files") }
+        guard let soft = line?.split(separator: " ").dropFirst(3).first else { return nil }
+        limit = Int(soft) ?? .max
+        count = try? FileManager.default.contentsOfDirectory(atPath: path + "/fd").count
+    }
+
+    /// Checks whether the limit suffices for this many connections and stores.
+    func finding(connections: Int, stores: Int) -> Finding {
+        let shares = DescriptorShares(descriptors: limit)
+        let used = count.map { "\($0) of \(limit)" } ?? "at most \(limit)"
+        if let count, count >= limit - limit / 20 {
+            return finding(.problem, "\(used) in use: new connections wait, and requests may be refused with 503")
+        }
+        if shares.connections < connections {
+            let room = "\(used), enough for \(shares.connections) connections instead of \(connections)"
+            return finding(.advice, stores > shares.stores ? "\(room), and \(turns(stores, shares))" : room)
+        }
+        if stores > shares.stores { return Finding("open files", .good, "\(used); \(turns(stores, shares))") }
+        return Finding("open files", .good, used)
+    }
+
+    private func turns(_ stores: Int, _ shares: DescriptorShares) -> String {
+        "at most \(shares.stores) of \(stores) stores are open at a time"
+    }
+
+    private func finding(_ grade: Finding.Grade, _ found: String) -> Finding {
+        Finding("open files", grade, found, next: Self.remedy)
+    }
+}
+
+extension FolderChecks {
+    /// The number of stores in the folder, open or not.
+    var storeCount: Int {
+        let containers = "\(folder)/containers"
+        let folders = (try? FileManager.default.contentsOfDirectory(atPath: containers)) ?? []
+        return folders.reduce(0) { sum, name in
+            let files = (try? FileManager.default.contentsOfDirectory(atPath: "\(containers)/\(name)")) ?? []
+            return sum + files.count { $0.hasSuffix(".sqlite") }
         }
     }
 }

@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import NIOPosix
 import NIOSSL
+import Records
 
 /// A connection to a relay or its proxy, on which a check speaks HTTP and WebSocket byte by byte.
 ///
@@ -211,5 +212,196 @@ final class ProbeEar: ChannelInboundHandler {
         if let error = error as? IOError { return String(cString: strerror(error.errnoCode)) }
         if case ChannelError.connectTimeout? = error as? ChannelError { return "it does not answer" }
         return "\(error)"
+    }
+}
+
+/// The target of a probe: an `http` or `https` address, with a path prefix before the relay's paths.
+struct ProbeAddress: Sendable, CustomStringConvertible {
+    var host: String
+    var port: Int
+    var isSecure: Bool
+    /// The path prefix, without a trailing slash.
+    var prefix: String
+    /// PEM file with the certificate authorities to trust; `nil`: the system's.
+    var authorities: String?
+    /// Accepts any certificate: the relay's local address is not the name in its certificate.
+    var trustsAnybody = false
+    /// The timeout of each step, in seconds.
+    var patience = 5
+
+    /// Returns `nil` if the text is not an http or https address.
+    init?(_ text: String, authorities: String? = nil) {
+        guard let url = URL(string: text), let scheme = url.scheme, ["http", "https"].contains(scheme),
+            let host = url.host(percentEncoded: false), !host.isEmpty,
+            PortNumber.isUsable(in: text), url.port.map(PortNumber.range.contains) ?? true
+        else { return nil }
+        self.host = host.trimmingCharacters(in: CharacterSet(charactersIn: "[]"))
+        isSecure = scheme == "https"
+        port = url.port ?? (isSecure ? 443 : 80)
+        prefix = url.path.hasSuffix("/") ? String(url.path.dropLast()) : url.path
+        self.authorities = authorities
+    }
+
+    /// The value of the `Host` header.
+    var authority: String {
+        let name = host.contains(":") ? "[\(host)]" : host
+        return port == (isSecure ? 443 : 80) ? name : "\(name):\(port)"
+    }
+
+    /// Converts a listen address into one to connect to on the same machine.
+    mutating func connectsToItself() {
+        if host == "0.0.0.0" { host = "127.0.0.1" }
+        if host == "::" { host = "::1" }
+        trustsAnybody = true
+    }
+
+    /// Whether the address is reachable only from this machine.
+    var isLocal: Bool { host == "localhost" || host == "::1" || host.hasPrefix("127.") }
+
+    var description: String { "\(isSecure ? "https" : "http")://\(authority)\(prefix)" }
+}
+
+/// An HTTP/1.1 response, parsed without any correction, so that checks see what was sent.
+struct ProbeAnswer: Sendable {
+    var status: Int
+    /// Names in lower case, in the order received.
+    var headers: [(name: String, value: String)]
+    var body: [UInt8]
+
+    /// Returns the value of the first field with this name, given in lower case.
+    func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
+
+    /// The reason in a relay's error response, without a final full stop; `nil` if the response is not a relay's error.
+    var reason: String? {
+        struct Refusal: Decodable { var reason: String }
+        guard let said = try? JSONDecoder().decode(Refusal.self, from: Data(body)).reason else { return nil }
+        return said.hasSuffix(".") ? String(said.dropLast()) : said
+    }
+
+    /// Removes one response from the front of `bytes`; returns `nil` while it is incomplete.
+    ///
+    /// `isOver`: the connection has ended, so a body without a length is complete.
+    static func take(from bytes: inout [UInt8], isOver: Bool) throws(ProbeFault) -> ProbeAnswer? {
+        guard let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) else {
+            if bytes.count > 65_536 { throw .notHTTP }
+            return nil
+        }
+        let lines = String(decoding: bytes[..<end.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
+        let words = (lines.first ?? "").split(separator: " ", maxSplits: 2)
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else { throw .notHTTP }
+        var answer = ProbeAnswer(status: status, headers: fields(lines.dropFirst()), body: [])
+        let rest = bytes[end.upperBound...]
+        guard let body = try answer.body(in: rest, isOver: isOver) else { return nil }
+        answer.body = body.bytes
+        bytes.removeFirst(bytes.distance(from: bytes.startIndex, to: body.end))
+        return answer
+    }
+
+    private static func fields(_ lines: ArraySlice<String>) -> [(name: String, value: String)] {
+        lines.compactMap { line in
+            let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2 else { return nil }
+            return (parts[0].lowercased(), parts[1].trimmingCharacters(in: .whitespaces))
+        }
+    }
+
+    private func body(
+        in rest: ArraySlice<UInt8>,
+        isOver: Bool
+    ) throws(ProbeFault) -> (bytes: [UInt8], end: Int)? {
+        if status == 101 || status == 204 || status == 304 { return ([], rest.startIndex) }
+        if header("transfer-encoding")?.lowercased() == "chunked" { return try Self.chunked(rest) }
+        guard let text = header("content-length") else { return isOver ? (Array(rest), rest.endIndex) : nil }
+        guard let length = Int(text), (0...16_777_216).contains(length) else { throw .notHTTP }
+        guard rest.count >= length else { return nil }
+        return (Array(rest.prefix(length)), rest.startIndex + length)
+    }
+
+    private static func chunked(_ bytes: ArraySlice<UInt8>) throws(ProbeFault) -> (bytes: [UInt8], end: Int)? {
+        var rest = bytes
+        var body: [UInt8] = []
+        while let line = rest.firstRange(of: Array("\r\n".utf8)) {
+            let digits = String(decoding: rest[..<line.lowerBound], as: UTF8.self).prefix { $0.isHexDigit }
+            guard let length = Int(digits, radix: 16), length <= 16_777_216 - body.count else { throw .notHTTP }
+            guard rest[line.upperBound...].count >= length + 2 else { return nil }
+            body.append(contentsOf: rest[line.upperBound...].prefix(length))
+            rest = rest[(line.upperBound + length + 2)...]
+            if length == 0 { return (body, rest.startIndex) }
+        }
+        return nil
+    }
+}
+
+/// Why a probe failed.
+enum ProbeFault: Error, CustomStringConvertible {
+    case unreachable(String)
+    /// The server's certificate is not trusted.
+    case untrusted(String)
+    /// A timeout: what was awaited, and for how many seconds.
+    case late(String, Int)
+    /// The server closed the connection while this was awaited.
+    case ended(String)
+    case notHTTP
+    case brokenFrames
+
+    var description: String {
+        switch self {
+        case .unreachable(let why): "cannot be reached: \(why)"
+        case .untrusted(let why): "has an invalid certificate: \(why)"
+        case .late(let what, let seconds): "did not send \(what) within \(seconds) s"
+        case .ended(let what): "closed the connection before \(what)"
+        case .notHTTP: "does not speak HTTP/1.1"
+        case .brokenFrames: "sent an invalid WebSocket frame"
+        }
+    }
+}
+
+/// The part of RFC 6455 that a probe needs: text and close frames of a client, unmasked frames of a server.
+enum ProbeFrames {
+    enum Frame: Sendable {
+        case text([UInt8])
+        case close(code: UInt16?)
+        /// Ping, pong, binary.
+        case other
+    }
+
+    /// Returns a text message in one frame, masked as RFC 6455 requires of clients.
+    static func text(_ payload: [UInt8], mask: UInt32) -> [UInt8] { frame(0x81, payload, mask) }
+
+    /// Returns a close frame with code 1000.
+    static func close(mask: UInt32) -> [UInt8] { frame(0x88, [0x03, 0xE8], mask) }
+
+    private static func frame(_ first: UInt8, _ payload: [UInt8], _ mask: UInt32) -> [UInt8] {
+        var bytes = [first]
+        switch payload.count {
+        case 0...125: bytes.append(0x80 | UInt8(payload.count))
+        case 126...65_535: bytes += [0x80 | 126, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
+        default: bytes += [0x80 | 127] + (0..<8).reversed().map { UInt8(payload.count >> ($0 * 8) & 0xFF) }
+        }
+        let key = (0..<4).reversed().map { UInt8(mask >> ($0 * 8) & 0xFF) }
+        return bytes + key + payload.enumerated().map { $1 ^ key[$0 % 4] }
+    }
+
+    /// Removes one frame from the front of `bytes`; returns `nil` while it is incomplete.
+    static func take(from bytes: inout [UInt8]) throws(ProbeFault) -> Frame? {
+        guard bytes.count >= 2 else { return nil }
+        guard bytes[1] & 0x80 == 0 else { throw .brokenFrames }
+        var (start, length) = (2, Int(bytes[1]))
+        if length >= 126 {
+            let size = length == 126 ? 2 : 8
+            guard bytes.count >= 2 + size else { return nil }
+            length = bytes[2..<(2 + size)].reduce(0) { $0 << 8 | Int($1) }
+            start += size
+        }
+        guard (0...1_048_576).contains(length) else { throw .brokenFrames }
+        guard bytes.count >= start + length else { return nil }
+        let payload = Array(bytes[start..<(start + length)])
+        let opcode = bytes[0] & 0x0F
+        bytes.removeFirst(start + length)
+        switch opcode {
+        case 1: return .text(payload)
+        case 8: return .close(code: payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : nil)
+        default: return .other
+        }
     }
 }

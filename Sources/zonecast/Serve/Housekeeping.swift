@@ -152,3 +152,27 @@ struct RevocationWatch: Service {
         if let quotas = try? accounts.ownQuotas() { relay.setOwnQuotas(quotas) }
     }
 }
+
+/// Deletes expired partial uploads every minute.
+struct UploadKeeping: Service {
+    let relay: Relay
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(60))) != nil { relay.dropEndedUploads() }
+        }
+    }
+}
+
+/// Answers waiting long polls as soon as shutdown begins.
+///
+/// The server waits for all pending responses when it stops; without this, waiting polls would delay it until its
+/// deadline.
+struct PollEnding: Service {
+    let relay: Relay
+
+    func run() async throws {
+        defer { relay.stopPolls() }
+        try? await gracefulShutdown()
+    }
+}

@@ -5,6 +5,7 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
+import RelayGateways
 import RelayServer
 import RelayStore
 import ServiceLifecycle
@@ -121,6 +122,236 @@ struct RunningRelay {
         throw CommandFailure(
             .failed,
             "The system limits this process to \(limit.rlim_cur) open files and sockets; a relay needs at least \(least). Raise the limit: ulimit -n 4096 (LimitNOFILE in a service)."
+        )
+    }
+}
+
+/// The construction of a running relay, in dependency order.
+extension RunningRelay {
+    // MARK: Stores and their commit listeners
+
+    /// The parts that all others depend on.
+    struct Ground {
+        let accounts: AccountStore
+        let metrics: RelayMetrics
+        let tracing: Tracing?
+        let hub: NoticeHub
+        let damage: StoreDamage
+        let stores: StoreFolder
+    }
+
+    func ground(on accounts: AccountStore) throws -> Ground {
+        let metrics = RelayMetrics()
+        let tracing = try Tracing(settings.traces, logger: logger)
+        Tracing.show(tracing, in: metrics)
+        let hub = hub(metrics)
+        metrics.showProcess(data: settings.data, version: Zonecast.version)
+        let damage = StoreDamage(data: settings.data, logger: logger)
+        metrics.show(
+            "zonecast_store_damage_total",
+            "Requests and daily checks that found a damaged page.",
+            kind: .counter
+        ) {
+            Double(damage.count)
+        }
+        return Ground(
+            accounts: accounts,
+            metrics: metrics,
+            tracing: tracing,
+            hub: hub,
+            damage: damage,
+            stores: stores(hub, metrics, damage, tracing?.tracer)
+        )
+    }
+
+    private func hub(_ metrics: RelayMetrics) -> NoticeHub {
+        let noticeIDs = UUIDSequence(.system)
+        return NoticeHub(
+            limits: settings.notices,
+            relayName: "zonecast \(Zonecast.version)",
+            noticeID: { noticeIDs.next().text },
+            timing: .init(
+                uptime: TimeSource.system.uptime,
+                delivered: { metrics.delivered($0, after: $1) },
+                queryDelivered: { metrics.deliveredOfQuery($0, after: $1) }
+            )
+        )
+    }
+
+    private func stores(
+        _ hub: NoticeHub,
+        _ metrics: RelayMetrics,
+        _ damage: StoreDamage,
+        _ tracer: Tracer?
+    ) -> StoreFolder {
+        let shortage = DescriptorShortage(logger: logger)
+        return StoreFolder(
+            folder: settings.data,
+            draw: { UInt64.random(in: .min ... .max) },
+            tuning: settings.queries,
+            mostOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
+            onCommit: Self.publish(to: hub, tracer),
+            onCommitTime: { writes, time in metrics.committed(writes, in: time) },
+            onLostWrite: { [lostWrite] in lostWrite.endProcess() },
+            onDamage: { damage.met($0, $1, $2) },
+            onShortage: { shortage.met() }
+        )
+    }
+
+    /// Returns a commit listener that publishes notices, with the trace of the write if there is one.
+    private static func publish(to hub: NoticeHub, _ tracer: Tracer?) -> StoreFolder.CommitListener {
+        guard let tracer else { return { home, commit in hub.publish(commit, of: home) } }
+        return { home, commit in hub.publish(commit, of: home, traces: tracer.writes(in: home)) }
+    }
+
+    // MARK: Request handling
+
+    func relay(on ground: Ground, _ push: PushClient?) throws -> Relay {
+        Relay(
+            authenticator: try Authenticator(
+                directory: ground.accounts,
+                settings: settings.signIn,
+                identityTokens: ForeignSignIn(
+                    directory: ground.accounts,
+                    keys: IssuerKeys(source: KeyFetch(), limits: settings.issuerKeys, time: .system),
+                    time: .system,
+                    skew: settings.issuerClockSkew
+                ),
+                time: .system,
+                random: .system
+            ),
+            stores: ground.stores,
+            hub: ground.hub,
+            limits: settings.limits,
+            assets: settings.assets,
+            push: push?.service,
+            time: .system,
+            random: .system,
+            onFault: { [logger] id, error in
+                logger.error(
+                    "A request failed because of an internal error.",
+                    error: error,
+                    metadata: ["request": "\(id)"]
+                )
+            }
+        )
+    }
+
+    /// Metrics history, alerts, recent requests and the request middleware.
+    struct Outlook {
+        let telemetry: Telemetry
+        let alerts: AlertWebhook?
+        let requests: RecentRequests
+        let watch: RequestWatch
+    }
+
+    func outlook(on relay: Relay, _ ground: Ground) throws -> Outlook {
+        let names = Pseudonyms(relayKey: try ground.accounts.relayKey())
+        let requests = RecentRequests(names, now: TimeSource.system.now)
+        let metrics = ground.metrics
+        return Outlook(
+            telemetry: Telemetry(),
+            alerts: try AlertWebhook(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
+            requests: requests,
+            watch: RequestWatch(
+                relay,
+                metrics: metrics,
+                door: MetricsDoor(metrics, token: try settings.metricsToken(), isOpen: settings.isDev),
+                log: RequestLog(logger, names, of: settings.logsAccess ? .all : .refused),
+                recent: settings.servesConsole ? requests : nil,
+                tracer: ground.tracing?.tracer
+            )
+        )
+    }
+
+    /// Returns the chain of responders: console, management API, demo pages, then the relay.
+    func doors(
+        on ground: Ground,
+        _ relay: Relay,
+        _ outlook: Outlook,
+        _ push: PushClient?
+    ) -> RelayServer.Responder {
+        let parts = ConsoleParts(
+            accounts: ground.accounts,
+            stores: ground.stores,
+            relay: relay,
+            hub: ground.hub,
+            metrics: ground.metrics,
+            telemetry: outlook.telemetry,
+            requests: outlook.requests,
+            facts: settings.consoleFacts(rows),
+            time: .system,
+            files: WebFiles(folder: settings.webFiles),
+            push: push?.service.gateway,
+            look: DoctorLook(settings).findings
+        )
+        let pages = DemoPages(
+            isOpen: settings.servesDemo,
+            run: UUID().uuidString,
+            files: WebFiles(folder: settings.webFiles),
+            restart: settings.isDev ? restart.action : nil
+        )
+        let wire = pages.before(outlook.watch.respond)
+        return ConsoleDoor(settings.servesConsole ? parts : nil).before(ManagementDoor(parts).before(wire))
+    }
+
+    func server(
+        on ground: Ground,
+        _ relay: Relay,
+        _ admission: RelayAdmission,
+        _ watch: RequestWatch,
+        respond: @escaping RelayServer.Responder
+    ) -> RelayServer {
+        RelayServer(
+            configuration: settings.server,
+            logger: logger,
+            notices: NoticeService(hub: ground.hub, admission: admission),
+            onListening: { [restart, onListening, settings, logger] address in
+                restart.isListening(at: "\(address)")
+                let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"
+                onListening(url)
+                if settings.servesConsole { ground.accounts.tellOfConsole(at: url, settings, logger) }
+            },
+            onShortage: { ground.stores.makeRoom() },
+            onRefusal: watch.refused,
+            intake: { relay.intake(for: $0) },
+            answer: watch.answer,
+            respond: respond
+        )
+    }
+
+    // MARK: Background services
+
+    /// Returns the services for maintenance, backups and checks.
+    func keepers(on ground: Ground, _ relay: Relay, _ admission: RelayAdmission) -> [any Service] {
+        [
+            RevocationWatch(admission: admission, relay: relay, accounts: ground.accounts),
+            SignInHousekeeping(relay: relay),
+            AssetHousekeeping(stores: ground.stores, unusedLifetime: settings.assets.unusedLifetime),
+            TombstoneHousekeeping(stores: ground.stores, horizon: settings.tombstoneHorizon, logger: logger),
+            TransferKeeping(relay: relay), UploadKeeping(relay: relay),
+            ScheduledBackups(data: settings.data, logger: logger),
+            StoreLook(data: settings.data, damage: ground.damage), AlertBookCheck(data: settings.data, logger: logger),
+        ]
+    }
+
+    /// Returns the services that collect metrics for the console and for alerts; none if neither is used.
+    func watchers(on ground: Ground, _ outlook: Outlook) -> [any Service] {
+        guard settings.servesConsole || outlook.alerts != nil else { return [] }
+        let telemetry = TelemetryKeeping(telemetry: outlook.telemetry, metrics: ground.metrics, hub: ground.hub)
+        guard let alerts = outlook.alerts else { return [telemetry] }
+        return [telemetry, monitor(alerts, outlook.telemetry, ground.metrics)]
+    }
+
+    private func monitor(_ webhook: AlertWebhook, _ telemetry: Telemetry, _ metrics: RelayMetrics) -> AlertMonitor {
+        let started = TimeSource.system.now().milliseconds
+        return AlertMonitor(
+            webhook: webhook,
+            interval: settings.alerts.interval,
+            read: { [data = settings.data] in
+                AlertReading.all(telemetry, metrics, data: data, started: started, now: TimeSource.system.now())
+            },
+            logger: logger
         )
     }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 
 /// Help texts, wrapped to the terminal's width.
@@ -51,5 +52,88 @@ enum HelpPage {
             depth += character == "[" ? 1 : character == "]" ? -1 : 0
             return character == " " && depth == 0
         }
+    }
+}
+
+/// The flags that every command accepts at any position.
+///
+/// They are removed before the arguments are parsed. Otherwise every command would have to declare them exactly once
+/// among its option groups.
+struct EverywhereFlags: Equatable {
+    /// Suppresses confirmations, hints, headings and progress.
+    var isQuiet = false
+    /// Disables colour, as `NO_COLOR` in the environment does.
+    var hasNoColour = false
+
+    private static let quiet = "--quiet"
+    private static let noColour = "--no-color"
+
+    /// The help lines of these flags.
+    private static func help(width: Int) -> String {
+        HelpPage.option(
+            quiet,
+            "Print only the requested output: no headings, hints and confirmations.",
+            width: width
+        ) + HelpPage.option(noColour, "Print without colour, as if NO_COLOR were set.", width: width)
+    }
+
+    /// Removes the flags from the arguments before `--`.
+    static func take(from arguments: [String]) -> (flags: EverywhereFlags, rest: [String]) {
+        var flags = EverywhereFlags()
+        let end = arguments.firstIndex(of: "--") ?? arguments.endIndex
+        let rest = arguments[..<end].filter { argument in
+            if argument == quiet { flags.isQuiet = true }
+            if argument == noColour { flags.hasNoColour = true }
+            return argument != quiet && argument != noColour
+        }
+        return (flags, rest + arguments[end...])
+    }
+
+    func apply() {
+        if isQuiet { Terminal.beQuiet() }
+        if hasNoColour { setenv("NO_COLOR", "1", 1) }
+    }
+
+    /// Returns a command's help with these flags added to its options.
+    static func added(to help: String, width: Int = HelpPage.width) -> String {
+        guard let place = help.firstRange(of: "  --version ") ?? help.firstRange(of: "  -h, --help ") else {
+            return help
+        }
+        return help[..<place.lowerBound] + Self.help(width: width) + help[place.lowerBound...]
+    }
+}
+
+/// A word on the command line that is not a command although one is expected there.
+struct MistypedCommand: Equatable {
+    /// The commands before it, such as `zonecast user`.
+    var before: String
+    var word: String
+    /// The closest command name, if any is near.
+    var suggestion: String?
+
+    /// Returns the first such word; `nil` if all words are commands or arguments of a command.
+    static func first(in arguments: [String]) -> MistypedCommand? {
+        var commands: [any ParsableCommand.Type] = Zonecast.configuration.subcommands
+        var path = ["zonecast"]
+        for word in arguments {
+            guard !commands.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
+            let names = commands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
+            let next = commands.first { $0._commandName == word || $0.configuration.aliases.contains(word) }
+            guard let next else {
+                return MistypedCommand(
+                    before: path.joined(separator: " "),
+                    word: word,
+                    suggestion: ConfigurationKeys.suggestion(for: word, among: names)
+                )
+            }
+            commands = next.configuration.subcommands
+            path.append(word)
+        }
+        return nil
+    }
+
+    var words: String {
+        let meant = suggestion.map { " Did you mean: \(before) \($0)?" } ?? ""
+        return "\"\(word)\" is not a command of \(before).\(meant) For all commands: \(before) --help"
     }
 }

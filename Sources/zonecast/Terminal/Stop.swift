@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Synchronization
 
@@ -47,4 +48,56 @@ final class Stop: Sendable {
 
     /// Adds a step that runs before `wait` returns.
     func atEnd(_ step: @escaping @Sendable () async -> Void) { state.withLock { $0.last.append(step) } }
+}
+
+/// Runs a cleanup before the process ends: normally, by a signal, or because the reader of its output has gone.
+final class EndingSignals: Sendable {
+    // Written once, at the end of `init`, and only kept alive after that.
+    nonisolated(unsafe) private var sources: [any DispatchSourceSignal] = []
+    private let numbers: [Int32]
+    private let duty: Mutex<(@Sendable () -> Void)?>
+
+    /// Installs the signal handlers.
+    ///
+    /// - Parameters:
+    ///   - numbers: The signals to handle.
+    ///   - status: The exit code after a signal; by default 128 plus its number.
+    ///   - duty: The cleanup; called once, possibly on another thread.
+    init(_ numbers: [Int32] = [SIGINT, SIGTERM], status: Int32? = nil, _ duty: @escaping @Sendable () -> Void) {
+        self.numbers = numbers
+        self.duty = Mutex(duty)
+        // Unhandled, SIGPIPE would end the process before a failed write is noticed.
+        signal(SIGPIPE, SIG_IGN)
+        Terminal.beforeEndingUnread { [weak self] in self?.end() }
+        // A signal that arrives before its source is installed would be lost.
+        let inPlace = DispatchGroup()
+        sources = numbers.map { number -> any DispatchSourceSignal in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { [weak self] in self?.end(thenExit: status ?? 128 + number) }
+            inPlace.enter()
+            source.setRegistrationHandler { inPlace.leave() }
+            source.resume()
+            return source
+        }
+        inPlace.wait()
+    }
+
+    /// Runs the cleanup and restores the default signal handlers; a concurrent caller waits until it is done.
+    func end() {
+        duty.withLock { duty in
+            duty?()
+            duty = nil
+        }
+        for source in sources { source.cancel() }
+        for number in numbers { signal(number, SIG_DFL) }
+    }
+
+    private func end(thenExit status: Int32) {
+        duty.withLock { duty in
+            // A signal that arrives after the cleanup ends the process too.
+            duty?()
+            _exit(status)
+        }
+    }
 }

@@ -1,6 +1,7 @@
 import HTTPTypes
 import Records
 import RelayAPI
+import RelayCore
 import Testing
 import Wire
 
@@ -217,5 +218,160 @@ import Wire
 extension HTTPField.Name {
     fileprivate static var requestUUIDField: HTTPField.Name {
         HTTPField.Name("X-Apple-Request-UUID") ?? .contentType
+    }
+}
+
+/// Fields are found by name, in any order, number and spelling.
+@Suite struct FieldOrderTests {
+    private func fields(_ numbers: [Int], _ name: (Int) -> String = { "f\($0)" }) -> String {
+        "{" + numbers.map { #""\#(name($0))":{"value":\#($0)}"# }.joined(separator: ",") + "}"
+    }
+
+    /// Few fields are searched linearly, many through an index.
+    @Test(arguments: [1, 3, 64, 65, 150]) func eachFieldKeepsItsOwnValue(_ count: Int) async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        let numbers = Array(0..<count)
+        let orders = [numbers, numbers.reversed(), numbers.filter { $0 % 3 == 0 }, numbers.shuffled()]
+        for (index, order) in orders.enumerated() {
+            let create = RelayWorld.Operation(kind: "create", name: "n\(index)", fields: fields(order))
+            let record = try #require(try await world.modify([create]).items("records").first)
+            let members = try record.required("fields").members()
+            #expect(members.map(\.name) == order.map { "f\($0)" })
+            #expect(try members.map { try $0.value.required("value").int64() } == order.map { Int64($0) })
+        }
+    }
+
+    /// A name written with an escape is the same name.
+    @Test func aNameMayBeWrittenWithEscapes() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        let plain = RelayWorld.Operation(kind: "create", name: "a", fields: #"{"f":{"value":1},"g":{"value":2}}"#)
+        let escaped = RelayWorld.Operation(
+            kind: "create",
+            name: "b",
+            fields: #"{"\u0067":{"value":4},"\u0066":{"value":3}}"#
+        )
+        for operation in [plain, escaped, escaped] { _ = try await world.modify([operation]) }
+        let records = try await world.changes().required("records").elements()
+        let last = try #require(records.last)
+        #expect(try last.field("f")?.int64() == 3)
+        #expect(try last.field("g")?.int64() == 4)
+        #expect(try last.required("fields").members().map(\.name) == ["g", "f"])
+    }
+
+    /// A field type that a record declares applies to later records of the same request.
+    @Test func aFieldOfAnotherTypeIsRefusedEvenIfTheSameRequestDeclaredIt() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        for name in ["early", "late"] {
+            let good = RelayWorld.Operation(kind: "create", name: name, fields: #"{"f":{"value":1}}"#)
+            let bad = RelayWorld.Operation(kind: "create", name: name + "2", fields: #"{"f":{"value":"text"}}"#)
+            let answers = try await world.modify([good, bad]).items("records")
+            #expect(try answers.first?.field("f")?.int64() == 1)
+            #expect(answers.last?.text("serverErrorCode") == "BAD_REQUEST")
+        }
+    }
+
+    /// Records of one response may show different fields.
+    @Test func eachRecordShowsItsDesiredKeys() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        let fields = #"{"f":{"value":1},"g":{"value":2}}"#
+        let operations = ["a", "b", "c", "d"].map { name in
+            let keys = ["b": #","desiredKeys":["g"]"#, "c": #","desiredKeys":[]"#][name] ?? ""
+            return #"{"operationType":"create","record":{"recordType":"Note","recordName":"\#(name)","#
+                + #""fields":\#(fields)\#(keys)}}"#
+        }
+        let body = #"{"zoneID":{"zoneName":"Notes"},"operations":[\#(operations.joined(separator: ","))]}"#
+        let records = try await world.ask("private/records/modify", body).items("records")
+        let names = try records.map { try $0.required("fields").members().map(\.name) }
+        #expect(names == [["f", "g"], ["g"], [], ["f", "g"]])
+        for record in records {
+            #expect(try record.required("zoneID").text("zoneName") == "Notes")
+            #expect(try record.required("created").text("userRecordName")?.count == 33)
+        }
+    }
+}
+
+/// Zonecast's extensions of CloudKit's protocol: why a zone was deleted, the schema version, and the limits in force.
+@Suite struct OwnExtensionTests {
+    let world: RelayWorld
+
+    init() throws { world = try RelayWorld() }
+
+    private static func deletion(of zone: String, reason: String?) -> String {
+        let why = reason.map { #","reason":"\#($0)""# } ?? ""
+        return #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"\#(zone)"}}\#(why)}]}"#
+    }
+
+    private func delete(_ zone: String, reason: String?) async throws -> JSONValue {
+        let answer = try await world.ask("private/zones/modify", Self.deletion(of: zone, reason: reason))
+        return try #require(try answer.items("zones").first)
+    }
+
+    @Test func deletedZonesReportTheReason() async throws {
+        let reasons: [(zone: String, reason: String?)] = [
+            ("Plain", nil), ("Erased", "purged"), ("Reset", "encryptedDataReset"),
+        ]
+        for (zone, _) in reasons { try await world.makeZone(zone) }
+        let start = try #require(try await world.ask("private/changes/database", "{}").json.text("syncToken"))
+        for (zone, reason) in reasons {
+            let answer = try await delete(zone, reason: reason)
+            #expect(answer.flag("deleted") == true && answer.text("reason") == reason, "\(zone)")
+        }
+        let news = try await world.ask("private/changes/database", #"{"syncToken":"\#(start)"}"#).items("zones")
+        let told = news.map { ($0["zoneID"]?.text("zoneName"), $0.flag("deleted"), $0.text("reason")) }
+        #expect(told.map(\.0) == reasons.map(\.zone) && told.allSatisfy { $0.1 == true })
+        #expect(told.map(\.2) == reasons.map(\.reason))
+        // A recreated zone exists and has no reason any more.
+        try await world.makeZone("Erased")
+        let again = try await world.ask("private/changes/database", #"{"syncToken":"\#(start)"}"#).items("zones")
+        let made = again.filter { $0["zoneID"]?.text("zoneName") == "Erased" }
+        #expect(made.last?.flag("deleted") == nil && made.last?.text("reason") == nil)
+        // A client cannot invent a reason.
+        try await world.makeZone("Other")
+        let refused = try await world.ask("private/zones/modify", Self.deletion(of: "Other", reason: "boredom")).json
+        #expect(refused.text("serverErrorCode") == "BAD_REQUEST")
+        let zones = try await world.ask("private/zones/list").items("zones")
+        #expect(zones.contains { $0["zoneID"]?.text("zoneName") == "Other" })
+    }
+
+    @Test func theSchemaVersionIsReturnedOnRequest() async throws {
+        let plain = try await world.ask("private/changes/database", "{}").json
+        #expect(plain["schemaVersion"] == nil)
+        func version() async throws -> Int64 {
+            let answer = try await world.ask("private/changes/database", #"{"schemaVersion":true}"#)
+            return try answer.json.required("schemaVersion").int64()
+        }
+        let before = try await version()
+        #expect(try await version() == before)
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a")])
+        let after = try await version()
+        #expect(after > before, "A new type changes the schema version.")
+        _ = try await world.modify([.create("b")])
+        #expect(try await version() == after)
+    }
+
+    @Test func limitsStorageAndRightsAreReported() async throws {
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a")])
+        let own = try await world.ask("private/limits", "{}").json
+        #expect(try own.required("limits").required("recordBytes").int64() == 1_000_000)
+        #expect(try own.required("limits").required("participants").int64() == 100)
+        #expect(try own.required("storage").required("used").int64() > 0)
+        #expect(try own.required("storage").required("limit").int64() == 5_000_000_000)
+        #expect(own["rights"] == nil)
+        let shared = try await world.ask("shared/limits", "{}").json
+        #expect(shared["storage"] == nil && shared["rights"] == nil)
+        _ = try await world.ask(
+            "public/records/modify",
+            #"{"operations":[{"operationType":"create","record":{"recordName":"p","recordType":"Post","fields":{}}}]}"#
+        )
+        let rights = try await world.ask("public/limits", as: "bob", "{}").json.required("rights")
+        let post = try rights.required("Post").elements().map { try $0.string() }
+        #expect(post == ["READ", "CREATE"], "The creator role's rights apply to own records only.")
+        #expect(try await world.ask("public/limits", "{}").json["storage"] == nil)
     }
 }

@@ -270,3 +270,296 @@ final class EngineSide: CKSyncEngineDelegate {
         }
     }
 }
+
+extension EngineSide {
+    /// How a program's delegate reacts to its engine.
+    struct Manner: Sendable {
+        /// Zones whose sync the user has switched off.
+        var paused: Set<CKRecordZone.ID> = []
+        /// Whether each zone's changes are sent atomically.
+        var isAtomic = false
+        /// A delay before each event is handled.
+        var pause: (@Sendable () async -> Void)?
+
+        /// Excludes paused zones from the requested options.
+        func options(_ wanted: CKSyncEngine.FetchChangesOptions) -> CKSyncEngine.FetchChangesOptions {
+            guard !paused.isEmpty else { return wanted }
+            var options = wanted
+            switch wanted.scope {
+            case .zoneIDs(let zones): options.scope = .zoneIDs(zones.filter { !paused.contains($0) })
+            case .allExcluding(let zones): options.scope = .allExcluding(zones + paused)
+            case .all: options.scope = .allExcluding(Array(paused))
+            }
+            return options
+        }
+    }
+
+    func perform(_ deed: Step.EngineDeed, _ zone: CKRecordZone.ID?, on device: TestDevice, _ clock: TestClock) {
+        switch deed {
+        case .fetch:
+            act(on: device, "fetch") { try await $0.fetchChanges(.init(scope: zone.map { .zoneIDs([$0]) } ?? .all)) }
+        case .fetchOthers:
+            act(on: device, "fetch of others") {
+                try await $0.fetchChanges(.init(scope: .allExcluding(zone.map { [$0] } ?? [])))
+            }
+        case .send: send(zone.map { .zoneIDs([$0]) } ?? .all, on: device)
+        case .sendOthers: send(.allExcluding(zone.map { [$0] } ?? []), on: device)
+        case .sendRecord(let record):
+            guard let zone else { return }
+            send(.recordIDs([CKRecord.ID(recordName: "r\(record)", zoneID: zone)]), on: device)
+        case .cancel: act(on: device, "cancelling") { await $0.cancelOperations() }
+        case .renew: begin(on: device)
+        case .pause:
+            guard let zone else { return }
+            manner.withLock { _ = $0.paused.insert(zone) }
+        case .resume: resume(on: device)
+        case .atomic(let isOn): manner.withLock { $0.isAtomic = isOn }
+        case .dawdle(let milliseconds):
+            let pause: @Sendable () async -> Void = { try? await clock.sleep(for: .milliseconds(milliseconds)) }
+            manner.withLock { $0.pause = milliseconds > 0 ? pause : nil }
+        case .endZone: end(zone)
+        }
+    }
+
+    /// Resumes all zones and restores the default behavior.
+    func resume(on device: TestDevice) {
+        let wasPaused = manner.withLock { manner in
+            defer { manner = Manner() }
+            return !manner.paused.isEmpty
+        }
+        guard wasPaused else { return }
+        act(on: device, "fetch of what was paused") { try await $0.fetchChanges() }
+        retry()
+    }
+
+    private func act(
+        on device: TestDevice,
+        _ what: String,
+        _ work: @escaping @Sendable (CKSyncEngine) async throws -> Void
+    ) {
+        guard let engine = engine.withLock({ $0 }) else { return }
+        Task(executorPreference: device.party) { [judge] in
+            do {
+                try await work(engine)
+                judge.note("\(device.name)'s \(what) by hand done")
+            } catch {
+                judge.note("\(device.name)'s \(what) by hand failed: \((error as? CKError)?.code ?? .internalError)")
+            }
+        }
+    }
+
+    /// Sends changes, and checks that no change is still pending after success unless it was edited meanwhile.
+    private func send(_ scope: CKSyncEngine.SendChangesOptions.Scope, on device: TestDevice) {
+        act(on: device, "send") { [self] engine in
+            let before = pending(scope, engine)
+            try await engine.sendChanges(.init(scope: scope))
+            guard self.engine.withLock({ $0 === engine }), manner.withLock(\.paused.isEmpty) else { return }
+            let after = pending(scope, engine)
+            for (id, values) in before where after[id] == values {
+                judge.accuse("b", "\(device.name) reported success, but \(id.recordName) is still pending")
+            }
+        }
+    }
+
+    /// The records that the engine has still to save, with their values.
+    private func pending(
+        _ scope: CKSyncEngine.SendChangesOptions.Scope,
+        _ engine: CKSyncEngine
+    ) -> [CKRecord.ID: [String: String]] {
+        let saves = engine.state.pendingRecordZoneChanges.compactMap { change -> CKRecord.ID? in
+            guard case .saveRecord(let id) = change, scope.contains(id) else { return nil }
+            return id
+        }
+        return storage.withLock { storage in
+            saves.filter { storage.changed[$0] != nil }.reduce(into: [:]) { $0[$1] = storage.fields[$1] ?? [:] }
+        }
+    }
+
+    /// Deletes one of the user's own zones, and drops the pending changes of that zone.
+    private func end(_ zone: CKRecordZone.ID?) {
+        guard let zone, !isShared, let state = engine.withLock({ $0 })?.state else { return }
+        let pending = state.pendingRecordZoneChanges.filter { $0.recordID.zoneID == zone }
+        let isThere = storage.withLock { storage in
+            guard storage.zones.contains(zone) else { return false }
+            storage.forget(zone)
+            storage.ending.insert(zone)
+            return true
+        }
+        guard isThere else { return }
+        state.remove(pendingRecordZoneChanges: pending)
+        state.add(pendingDatabaseChanges: [.deleteZone(zone)])
+    }
+}
+
+/// Forwards the events of one engine instance to its `EngineSide`, during one run of the device.
+final class EngineEar: CKSyncEngineDelegate {
+    private let side: EngineSide
+    private let isTold = Mutex(false)
+
+    init(_ side: EngineSide) { self.side = side }
+
+    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+        let overlaps = isTold.withLock { isTold in
+            defer { isTold = true }
+            return isTold
+        }
+        if overlaps { side.judge.accuse("b", "\(event) is delivered during another event") }
+        await side.manner.withLock { $0.pause }?()
+        await side.handleEvent(event, syncEngine: syncEngine)
+        isTold.withLock { $0 = false }
+    }
+
+    func nextFetchChangesOptions(
+        _ context: CKSyncEngine.FetchChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.FetchChangesOptions { side.manner.withLock { $0.options(context.options) } }
+
+    func nextRecordZoneChangeBatch(
+        _ context: CKSyncEngine.SendChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+        await side.nextRecordZoneChangeBatch(context, syncEngine: syncEngine)
+    }
+}
+
+extension Collection<CKRecord.ID> {
+    /// Sorted, for an order that does not depend on the collection's own.
+    var inOrder: [CKRecord.ID] {
+        sorted {
+            ($0.zoneID.ownerName, $0.zoneID.zoneName, $0.recordName) < (
+                $1.zoneID.ownerName, $1.zoneID.zoneName, $1.recordName
+            )
+        }
+    }
+}
+
+/// How an `EngineProgram` handles engine events: the merging that every application needs.
+extension EngineSide.Storage {
+    /// The part that is kept when the device switches to another account.
+    var unsentPart: EngineSide.Storage {
+        var part = EngineSide.Storage()
+        part.changed = changed
+        part.deleted = deleted
+        for (id, mine) in changed { part.fields[id] = fields[id]?.filter { mine.contains($0.key) } }
+        part.wanted = Set(changed.keys.map(\.zoneID).filter { $0.ownerName == CKCurrentUserDefaultName })
+        return part
+    }
+
+    mutating func found(_ zone: CKRecordZone.ID) {
+        wanted.remove(zone)
+        if !zones.contains(zone) { zones.append(zone) }
+    }
+
+    mutating func take(_ changes: CKSyncEngine.Event.FetchedDatabaseChanges) {
+        for change in changes.modifications { found(change.zoneID) }
+        for zone in changes.deletions.map(\.zoneID) { forget(zone) }
+    }
+
+    mutating func take(_ sent: CKSyncEngine.Event.SentDatabaseChanges) {
+        for zone in sent.savedZones { found(zone.zoneID) }
+        for zone in sent.deletedZoneIDs {
+            ending.remove(zone)
+            // Records of the zone may have been fetched meanwhile.
+            forget(zone)
+        }
+        for (zone, error) in sent.failedZoneDeletes where error.code == .zoneNotFound {
+            ending.remove(zone)
+            forget(zone)
+        }
+    }
+
+    mutating func forget(_ zone: CKRecordZone.ID) {
+        zones.removeAll { $0 == zone }
+        wanted.remove(zone)
+        fields = fields.filter { $0.key.zoneID != zone }
+        known = known.filter { $0.key.zoneID != zone }
+        changed = changed.filter { $0.key.zoneID != zone }
+        deleted = deleted.filter { $0.zoneID != zone }
+    }
+
+    mutating func take(_ changes: CKSyncEngine.Event.FetchedRecordZoneChanges) {
+        for record in changes.modifications.map(\.record) where record.recordType == "Item" { merge(record) }
+        for deletion in changes.deletions {
+            known[deletion.recordID] = nil
+            deleted.remove(deletion.recordID)
+            // A record with local changes stays, and is created again.
+            if changed[deletion.recordID] == nil { fields[deletion.recordID] = nil }
+        }
+    }
+
+    /// Removes records that are missing from a complete listing of a zone, except those with unsent changes.
+    mutating func sweep(_ zone: CKRecordZone.ID, _ listed: Set<CKRecord.ID>) {
+        for id in known.keys.inOrder where id.zoneID == zone && !listed.contains(id) { known[id] = nil }
+        for id in fields.keys.inOrder where id.zoneID == zone && !listed.contains(id) && changed[id] == nil {
+            fields[id] = nil
+        }
+    }
+
+    /// Merges a server record with the local changes, which win.
+    private mutating func merge(_ record: CKRecord) {
+        let id = record.recordID
+        known[id] = record
+        guard !deleted.contains(id) else { return }
+        let mine = changed[id] ?? []
+        var merged: [String: String] = [:]
+        for key in record.allKeys() where !mine.contains(key) { merged[key] = record[key] }
+        for key in mine { merged[key] = fields[id]?[key] }
+        fields[id] = merged
+    }
+
+    /// The record to send.
+    mutating func record(_ id: CKRecord.ID) -> CKRecord? {
+        guard let values = fields[id], let mine = changed[id] else { return nil }
+        sent[id] = values
+        guard let record = known[id]?.copy() as? CKRecord else {
+            let record = CKRecord(recordType: "Item", recordID: id)
+            for (key, value) in values.sorted(by: { $0.key < $1.key }) { record[key] = value }
+            return record
+        }
+        for key in mine.sorted() { record[key] = values[key] }
+        return record
+    }
+
+    mutating func saved(_ record: CKRecord) {
+        let id = record.recordID
+        known[id] = record
+        guard let mine = changed[id] else { return }
+        // A field that was edited again meanwhile must be sent again.
+        let left = mine.filter { sent[id]?[$0] != fields[id]?[$0] }
+        changed[id] = left.isEmpty ? nil : left
+        if left.isEmpty { merge(record) }
+    }
+
+    mutating func gone(_ id: CKRecord.ID) {
+        known[id] = nil
+        deleted.remove(id)
+    }
+
+    /// Handles a deletion that the relay rejected, or whose zone is gone.
+    mutating func refused(_ id: CKRecord.ID, _ error: CKError) {
+        deleted.remove(id)
+        if error.code == .permissionFailure, let server = known[id], fields[id] == nil { merge(server) }
+    }
+
+    /// Handles a rejected save; returns `true` if it should be retried at once.
+    mutating func failed(_ record: CKRecord, _ error: CKError) -> Bool {
+        let id = record.recordID
+        switch error.code {
+        case .serverRecordChanged:
+            if let server = error.serverRecord { merge(server) }
+            return changed[id] != nil
+        case .unknownItem:
+            known[id] = nil
+            return changed[id] != nil
+        case .batchRequestFailed: return changed[id] != nil
+        case .permissionFailure, .zoneNotFound, .userDeletedZone:
+            // The user may not change the record, or no longer.
+            changed[id] = nil
+            fields[id] = nil
+            if let server = known[id], error.code == .permissionFailure { merge(server) }
+            return false
+        // An exceeded quota, and errors after which the engine retries automatically.
+        default: return false
+        }
+    }
+}

@@ -1,5 +1,8 @@
+import Foundation
 import Records
+import RelayAPI
 import Synchronization
+import Wire
 import ZoneKit
 import ZoneTesting
 
@@ -206,5 +209,260 @@ final class Hand: Sendable {
             let found = try await hand.device.publicDatabase.record(for: post.recordID)
             if (found["a"] as String?) == nil { hand.judge.accuse("i", "a post without its text") }
         }
+    }
+}
+
+/// Hierarchies: a root with two children, and a separate record that no other user may see.
+extension Hand {
+    static let tree = CKRecordZone.ID(zoneName: "Tree")
+
+    static func leaf(_ name: String, of owner: String = CKCurrentUserDefaultName) -> CKRecord.ID {
+        CKRecord.ID(recordName: name, zoneID: CKRecordZone.ID(zoneName: tree.zoneName, ownerName: owner))
+    }
+
+    func plantTree() async throws {
+        for name in ["t0", "t1", "t2", "beside"] {
+            let record = CKRecord(recordType: "Item", recordID: Self.leaf(name))
+            record["a"] = "tree"
+            if name.hasPrefix("t"), name != "t0" { record.setParent(Self.leaf("t0")) }
+            _ = try await database.save(record)
+        }
+    }
+
+    func shareTree() {
+        act("tree shared") { hand in
+            let root = try await hand.database.record(for: Self.leaf("t0"))
+            if let known = root.share {
+                let share = try await hand.database.record(for: known.recordID)
+                (share as? CKShare)?.publicPermission = .readWrite
+                _ = try await hand.database.save(share)
+            } else {
+                let share = CKShare(rootRecord: root, shareID: Self.leaf("tree share"))
+                share.publicPermission = .readWrite
+                _ = try await hand.database.modifyRecords(saving: [root, share], deleting: [])
+            }
+        }
+    }
+
+    /// Closes the share's public link, or deletes the share.
+    func closeTree(isEnd: Bool, _ removal: Judge.Removal) {
+        act("tree closed") { hand in
+            let joins = hand.judge.joinCount(removal)
+            let root = try await hand.database.record(for: Self.leaf("t0"))
+            guard let known = root.share else { return }
+            if isEnd {
+                _ = try await hand.database.deleteRecord(withID: known.recordID)
+            } else {
+                let share = try await hand.database.record(for: known.recordID)
+                (share as? CKShare)?.publicPermission = .none
+                _ = try await hand.database.save(share)
+            }
+            hand.judge.isRemoved(removal, since: joins)
+        }
+    }
+
+    func joinTree(_ owner: Hand, _ removal: Judge.Removal) {
+        act("tree joined") { hand in
+            let root = try await owner.database.record(for: Self.leaf("t0"))
+            guard let known = root.share, let share = try await owner.database.record(for: known.recordID) as? CKShare,
+                let url = share.url
+            else { return }
+            let metadata = try await hand.device.container.shareMetadata(for: url)
+            hand.judge.joins(removal)
+            _ = try await hand.device.container.accept(metadata)
+        }
+    }
+
+    /// Edits a leaf as the owner (`owner` is `nil`) or as a participant.
+    func editLeaf(_ name: String, of owner: String?, _ value: String) {
+        act("leaf") { hand in
+            let database = owner == nil ? hand.database : hand.device.sharedDatabase
+            let record = try await database.record(for: Self.leaf(name, of: owner ?? CKCurrentUserDefaultName))
+            record["a"] = value
+            _ = try await database.save(record)
+        }
+    }
+
+    /// Moves a leaf below the root or away from it, which changes its visibility to participants.
+    func regraft(_ name: String) {
+        act("regraft") { hand in
+            let record = try await hand.database.record(for: Self.leaf(name))
+            record.setParent(record.parent == nil ? Self.leaf("t0") : nil)
+            _ = try await hand.database.save(record)
+        }
+    }
+
+    /// Saves an encrypted value, which the relay must never be able to read.
+    func whisper(_ record: Int, _ value: String) {
+        judge.state.withLock { _ = $0.secrets.insert(value) }
+        act("whisper") { hand in
+            let id = CKRecord.ID(recordName: "secret\(record)", zoneID: CKRecordZone.ID(zoneName: "Far"))
+            let found = try? await hand.database.record(for: id)
+            let item = found ?? CKRecord(recordType: "Item", recordID: id)
+            item.encryptedValues["secret"] = value
+            _ = try await hand.database.save(item)
+            let again = try await hand.database.record(for: id)
+            guard let read = again.encryptedValues["secret"] as String? else {
+                return hand.judge.accuse("f", "an encrypted value cannot be read by its own user")
+            }
+            if !hand.judge.state.withLock({ $0.secrets.contains(read) }) {
+                hand.judge.accuse("i", "an encrypted value is \(read), which no client wrote")
+            }
+        }
+    }
+
+    /// Stops sharing altogether.
+    func endShare(_ removal: Judge.Removal) {
+        act("share ended") { hand in
+            let joins = hand.judge.joinCount(removal)
+            let id = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: Self.zone(0))
+            _ = try await hand.database.deleteRecord(withID: id)
+            hand.judge.isRemoved(removal, since: joins)
+        }
+    }
+}
+
+/// One-time links.
+extension Hand {
+    static let once = CKRecordZone.ID(zoneName: "Once")
+
+    private var shareOfOnce: CKShare {
+        get async throws {
+            let id = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: Self.once)
+            do {
+                return try await database.record(for: id) as? CKShare ?? CKShare(recordZoneID: Self.once)
+            } catch let error as CKError where error.code == .unknownItem {
+                return CKShare(recordZoneID: Self.once)
+            }
+        }
+    }
+
+    func offerLink() {
+        act("link offered") { hand in
+            let share = try await hand.shareOfOnce
+            let invitee = CKShare.Participant.oneTimeURLParticipant()
+            invitee.permission = .readWrite
+            share.addParticipant(invitee)
+            guard let saved = try await hand.database.save(share) as? CKShare else { return }
+            let links = saved.participants.compactMap { saved.oneTimeURL(for: $0.participantID)?.absoluteString }
+            hand.judge.state.withLock { $0.links.formUnion(links) }
+        }
+    }
+
+    /// Opens one of all links offered so far; the relay must admit only one user per link.
+    func takeLink(_ number: Int) {
+        act("link taken") { hand in
+            let links = hand.judge.state.withLock { $0.links.sorted() }
+            guard !links.isEmpty, let url = URL(string: links[number % links.count]) else { return }
+            let metadata = try await hand.device.container.shareMetadata(for: url)
+            hand.judge.joins(hand.removalFromOnce(metadata))
+            let user = hand.device.user ?? ""
+            hand.judge.opens(url.absoluteString, user)
+            _ = try await hand.device.container.accept(metadata)
+            hand.judge.hasJoined(user, by: url.absoluteString)
+        }
+    }
+
+    private func removalFromOnce(_ metadata: CKShare.Metadata) -> Judge.Removal {
+        let owner = metadata.share.recordID.zoneID.ownerName
+        return Judge.Removal(
+            user: judge.names(device.user ?? ""),
+            zone: ZoneName(owner: owner, name: Self.once.zoneName)
+        )
+    }
+
+    /// Removes all participants and revokes unused links.
+    func withdrawLinks(from people: [Judge.Removal]) {
+        act("links withdrawn") { hand in
+            let joins = people.map { hand.judge.joinCount($0) }
+            let share = try await hand.shareOfOnce
+            guard share.recordChangeTag != nil else { return }
+            for participant in share.participants where participant.role != .owner {
+                share.removeParticipant(participant)
+            }
+            _ = try await hand.database.save(share)
+            for (removal, count) in zip(people, joins) { hand.judge.isRemoved(removal, since: count) }
+        }
+    }
+}
+
+/// Pictures: records whose only field is an asset. Several records can have the same content.
+extension Hand {
+    /// Zones with different visibility: `Far` is private, `Z0` is shared as a whole, and the tree is shared from its
+    /// root.
+    static let pictureZones = ["Far", "Z0", "Z1", tree.zoneName]
+
+    /// Uploads a file and saves a record with it.
+    func putPicture(_ number: Int, in zone: String, _ content: [UInt8]) {
+        act("picture") { hand in
+            let place = #""zoneID":{"zoneName":"\#(zone)"}"#
+            let ask =
+                #"{\#(place),"tokens":[{"recordType":"Picture","fieldName":"file","recordName":"pic\#(number)"}]}"#
+            let said = try await hand.call("assets/upload", ask)
+            guard let address = try said["tokens"]?.elements().first?["url"]?.string(),
+                let carrier = hand.judge.files.withLock({ $0 }),
+                let answer = number % 2 == 0
+                    ? carrier.put(content, at: address) : carrier.putInTwo(content, at: address),
+                let asset = try JSONDocument(parsing: answer.body).root["singleFile"]
+            else { return }
+            let checksum = try asset.required("fileChecksum").string()
+            hand.judge.brought(content, as: checksum)
+            try await hand.savePicture(number, in: zone, asset)
+        }
+    }
+
+    /// Saves a record with the asset of another record.
+    func copyPicture(_ number: Int, in zone: String, from other: Int) {
+        act("picture copied") { hand in
+            let place = #""zoneID":{"zoneName":"\#(zone)"}"#
+            let ask = #"{\#(place),"assets":[{"recordName":"pic\#(other)","fieldName":"file"}]}"#
+            let said = try await hand.call("assets/rereference", ask)
+            guard let asset = try said["assets"]?.elements().first, asset["receipt"] != nil else { return }
+            try await hand.savePicture(number, in: zone, asset)
+        }
+    }
+
+    private func savePicture(_ number: Int, in zone: String, _ asset: JSONValue) async throws {
+        let checksum = try asset.required("fileChecksum").string()
+        let (size, receipt) = (try asset.required("size").int64(), try asset.required("receipt").string())
+        let value = #"{"fileChecksum":"\#(checksum)","size":\#(size),"receipt":"\#(receipt)"}"#
+        // Below the tree's root, so that the participants see it.
+        let parent = zone == Self.tree.zoneName ? #","parent":{"recordName":"t0"}"# : ""
+        let record =
+            #"{"recordName":"pic\#(number)","recordType":"Picture"\#(parent),"fields":{"file":{"value":\#(value),"type":"ASSETID"}}}"#
+        let body =
+            #"{"zoneID":{"zoneName":"\#(zone)"},"operations":[{"operationType":"forceUpdate","record":\#(record)}]}"#
+        _ = try await call("records/modify", body, isWrite: true)
+    }
+
+    func deletePicture(_ number: Int, in zone: String) {
+        act("picture deleted") { hand in
+            let body =
+                #"{"zoneID":{"zoneName":"\#(zone)"},"operations":[{"operationType":"forceDelete","record":{"recordName":"pic\#(number)"}}]}"#
+            _ = try await hand.call("records/modify", body, isWrite: true)
+        }
+    }
+
+    /// Tries to save a record with an asset of which the caller knows only the checksum.
+    func claimPicture(_ number: Int) {
+        act("picture claimed") { hand in
+            let checksums = hand.judge.state.withLock { $0.contents.keys.sorted() }
+            guard !checksums.isEmpty else { return }
+            let checksum = checksums[number % checksums.count]
+            let size = hand.judge.state.withLock { $0.contents[checksum]?.count ?? 0 }
+            let record =
+                #"{"recordName":"claim","recordType":"Picture","fields":{"file":{"value":{"fileChecksum":"\#(checksum)","size":\#(size)},"type":"ASSETID"}}}"#
+            let said = try await hand.call(
+                "records/modify",
+                #"{"operations":[{"operationType":"forceUpdate","record":\#(record)}]}"#,
+                isWrite: true
+            )
+            guard try said["records"]?.elements().first?["serverErrorCode"] == nil else { return }
+            hand.judge.accuse("f", "\(hand.device.user ?? "") claimed an asset by its checksum alone, and has it now")
+        }
+    }
+
+    func call(_ operation: String, _ body: String, isWrite: Bool = false) async throws -> JSONValue {
+        try await device.connection.send(RelayCall(.private, operation, Array(body.utf8), isWrite: isWrite)).root
     }
 }

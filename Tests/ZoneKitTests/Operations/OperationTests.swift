@@ -494,3 +494,119 @@ import ZoneTesting
         #expect(try await database.record(for: note("a").recordID)["text"] == "text")
     }
 }
+
+/// Blocks that exist in an older and a newer form: as in CloudKit, the older one is called only if the newer is not
+/// set.
+@Suite(.timeLimit(.minutes(15))) struct OlderBlockTests {
+    let relay: TestRelay
+    let container: CKContainer
+    var database: CKDatabase { container.privateCloudDatabase }
+    let zoneID = CKRecordZone.ID(zoneName: "Notes")
+    private let calls = CallLog()
+
+    private final class CallLog: Sendable {
+        private let entries = Mutex<[String]>([])
+        func append(_ entry: String) { entries.withLock { $0.append(entry) } }
+        func takeAll() -> [String] {
+            entries.withLock { entries in
+                defer { entries = [] }
+                return entries
+            }
+        }
+    }
+
+    init() async throws {
+        relay = try TestRelay()
+        container = relay.device(of: "alice").container
+        try await database.save(CKRecordZone(zoneID: zoneID))
+    }
+
+    private func note() -> CKRecord {
+        CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "a", zoneID: zoneID))
+    }
+
+    private func run(_ operation: CKDatabaseOperation) async -> [String] {
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            database.add(operation)
+        }
+        return calls.takeAll()
+    }
+
+    @Test(arguments: [false, true]) func saveBlocks(both: Bool) async {
+        let operation = CKModifyRecordsOperation(recordsToSave: [note()])
+        operation.perRecordCompletionBlock = { [calls] _, _ in calls.append("older") }
+        if both { operation.perRecordSaveBlock = { [calls] _, _ in calls.append("newer") } }
+        #expect(await run(operation) == [both ? "newer" : "older"])
+    }
+
+    @Test(arguments: [false, true]) func queryBlocks(both: Bool) async throws {
+        try await database.save(note())
+        let query = CKQuery(recordType: "Note", predicate: NSPredicate(value: true))
+        let operation = CKQueryOperation(query: query)
+        operation.recordFetchedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.recordMatchedBlock = { [calls] _, _ in calls.append("newer") } }
+        #expect(await run(operation) == [both ? "newer" : "older"])
+    }
+
+    @Test(arguments: [false, true]) func participantBlocks(both: Bool) async throws {
+        let bob = try await relay.device(of: "bob").container.userRecordID()
+        let operation = CKFetchShareParticipantsOperation(userIdentityLookupInfos: [.init(userRecordID: bob)])
+        operation.shareParticipantFetchedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.perShareParticipantResultBlock = { [calls] _, _ in calls.append("newer") } }
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            container.add(operation)
+        }
+        #expect(calls.takeAll() == [both ? "newer" : "older"])
+    }
+
+    @Test(arguments: [false, true]) func changeBlocks(both: Bool) async throws {
+        try await database.save(note())
+        let operation = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zoneID], configurationsByRecordZoneID: nil)
+        operation.recordChangedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.recordWasChangedBlock = { [calls] _, _ in calls.append("newer") } }
+        #expect(await run(operation) == [both ? "newer" : "older"])
+    }
+}
+
+/// The container of an operation.
+@Suite struct OperationContainerTests {
+    private let database: CKDatabase
+
+    init() throws { database = try TestRelay().device(of: "alice").privateDatabase }
+
+    @Test func aDatabaseNamesItsContainer() {
+        let group = CKOperationGroup()
+        group.defaultConfiguration.timeoutIntervalForRequest = 7
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        #expect(operation.container == nil && operation.configuration.container == nil)
+        operation.group = group
+        operation.database = database
+        #expect(operation.container?.privateCloudDatabase == database)
+        #expect(operation.configuration.container?.privateCloudDatabase == database)
+        // Reading the container must not override the group's settings.
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(7))
+    }
+
+    @Test func aConfigurationWithoutAContainerKeepsTheDatabasesContainer() {
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        operation.database = database
+        operation.configuration = CKOperation.Configuration()
+        #expect(operation.configuration.container?.privateCloudDatabase == database)
+        #expect(operation.resolvedDatabase == database)
+    }
+
+    @Test func anOperationInheritsUnsetSettingsFromItsGroup() {
+        let group = CKOperationGroup()
+        group.defaultConfiguration.timeoutIntervalForRequest = 7
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        operation.group = group
+        operation.configuration.qualityOfService = .utility
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(7))
+        operation.configuration.timeoutIntervalForRequest = 5
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(5))
+        operation.timeoutIntervalForRequest = 60
+        #expect(operation.requestSettings(on: database.session).timeout == nil, "the default timeout")
+    }
+}

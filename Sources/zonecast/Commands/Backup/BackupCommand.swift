@@ -171,3 +171,258 @@ struct BackupRow: Encodable {
             + "missing or damaged and was taken from an earlier backup. \(see)"
     }
 }
+
+extension BackupCommand {
+    struct Create: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Create a backup now.")
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let backup = try options.run {
+                try Backup.create(
+                    of: options.folder.folder,
+                    in: options.place,
+                    now: TimeSource.system.now(),
+                    disk: try options.disk(),
+                    step: { options.step("copying \($0)") }
+                )
+            }
+            let row = BackupRow(backup)
+            if options.folder.json {
+                try Terminal.say(json: row)
+            } else {
+                say(row)
+            }
+            if let complaint = row.complaint { throw CommandFailure(.failed, complaint) }
+        }
+
+        private func say(_ row: BackupRow) {
+            Terminal.tell("created  \(row.made)  \(row.summary)")
+            Terminal.say(row.backup, as: "         ")
+            Terminal.tell("next     zonecast backup verify latest \(options.again)")
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the backups, oldest first.")
+
+        @OptionGroup var options: BackupOptions
+
+        private struct Unusable: Encodable {
+            var backup: String
+            var reason: String
+        }
+
+        private struct Answer: Encodable {
+            var backups: [BackupRow]
+            var unusable: [Unusable]
+        }
+
+        func run() throws {
+            let rows = Backup.all(in: options.place).map(BackupRow.init)
+            let unusable = Backup.unusable(in: options.place).map {
+                Unusable(backup: $0.name, reason: $0.reason.description)
+            }
+            let none = try rows.isEmpty && unusable.isEmpty ? options.none() : ""
+            if options.folder.json { return try Terminal.say(json: Answer(backups: rows, unusable: unusable)) }
+            Terminal.say(
+                table: rows.map(\.cells),
+                heading: ["CREATED", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
+                empty: none
+            )
+            for backup in unusable { Terminal.say("fault    \(backup.reason)") }
+        }
+    }
+
+    struct Schedule: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Schedule backups that the running relay creates.",
+            discussion: """
+                A running relay applies a change within a minute. 'off' removes the schedule. Without an argument, shows it, or with \
+                --keep changes only how many backups are kept.
+                """
+        )
+
+        @Argument(help: "hourly, daily, weekly, or off.")
+        var interval: String?
+
+        @Option(help: "How many backups are kept, up to 1000. (default: 7)")
+        var keep: Int?
+
+        @OptionGroup var options: BackupOptions
+
+        func validate() throws {
+            guard let keep, !BackupSchedule.keepRange.contains(keep) else { return }
+            throw ValidationError("--keep is a number from 1 to 1000.")
+        }
+
+        func run() throws {
+            let data = options.folder.folder
+            try options.needData()
+            if let interval {
+                try set(interval, data)
+            } else if let keep {
+                try change(keep, data)
+            }
+            let schedule = try options.run { try BackupSchedule.read(from: data) }
+            if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
+            guard let schedule else {
+                return Terminal.say("There is no schedule. Set one: zonecast backup schedule daily")
+            }
+            Terminal.say("\(schedule.interval.rawValue)  into \(schedule.folder), the newest \(schedule.keep) are kept")
+        }
+
+        private func set(_ word: String, _ data: String) throws {
+            if word == "off" { return BackupSchedule.remove(from: data) }
+            guard let interval = BackupSchedule.Interval(rawValue: word) else {
+                throw CommandFailure(.usage, "'\(word)' is not an interval. Use hourly, daily, weekly or off.")
+            }
+            try save(BackupSchedule(interval, keep: keep ?? 7, folder: Self.absolute(options.place)), data)
+        }
+
+        /// Changes only the number of backups that the schedule keeps.
+        private func change(_ keep: Int, _ data: String) throws {
+            guard var schedule = try options.run({ try BackupSchedule.read(from: data) }) else {
+                throw CommandFailure(
+                    .failed,
+                    "There is no schedule to change. "
+                        + "Set one: zonecast backup schedule daily --keep \(keep) \(options.again)"
+                )
+            }
+            schedule.keep = keep
+            if let place = options.backups { schedule.folder = Self.absolute(place) }
+            try save(schedule, data)
+        }
+
+        private func save(_ schedule: BackupSchedule, _ data: String) throws {
+            do {
+                // Report an unusable folder now instead of in a log at night.
+                try options.run { try schedule.tryFolder(disk: options.disk()) }
+            } catch let failure as CommandFailure {
+                throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
+            }
+            try options.run { try schedule.save(to: data) }
+            Self.hint(at: schedule.folder, besides: data)
+        }
+
+        private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
+
+        /// Prints a hint about systemd, under which the relay may write only to its data folder.
+        private static func hint(at place: String, besides data: String) {
+            let data = absolute(data)
+            guard !place.hasPrefix(data + "/"), FileManager.default.fileExists(atPath: "/run/systemd/system") else {
+                return
+            }
+            Terminal.complain(
+                "A relay that runs as a systemd service needs permission to write to \(place): run systemctl edit zonecast, "
+                    + "add the lines [Service] and ReadWritePaths=\(SetupFiles.word(place)), and restart the relay."
+            )
+        }
+    }
+}
+
+extension BackupCommand {
+    struct Verify: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Verify a backup: every file, every zone's log, every asset.",
+            discussion: "Lists each fault and each missing asset; exits with 1 if there are any."
+        )
+
+        @Argument(help: "The backup's name or path, or latest.")
+        var name = "latest"
+
+        @OptionGroup var options: BackupOptions
+
+        private struct Answer: Encodable {
+            var backup: BackupRow
+            var faults: [String]
+            /// Assets that were missing or damaged when the backup was made.
+            var missing: [String]
+        }
+
+        func run() throws {
+            let backup = try options.backup(named: name)
+            let (faults, missing) = BackupOptions.reading(backup) {
+                let faults = backup.verify(now: TimeSource.system.now()) { options.step("verifying \($0)") }
+                return (faults, backup.lackedAssets())
+            }
+            let row = BackupRow(backup)
+            if options.folder.json {
+                try Terminal.say(json: Answer(backup: row, faults: faults, missing: missing))
+            } else {
+                faults.forEach { Terminal.say("fault    \($0)") }
+                missing.forEach { Terminal.say("missing  \($0)") }
+                let word = faults.isEmpty ? missing.isEmpty ? "good     " : "partly   " : nil
+                if let word { Terminal.tell("\(word)\(row.made)  \(row.summary)") }
+            }
+            guard faults.isEmpty else {
+                throw CommandFailure(.failed, "\(backup.name) is damaged. Create another: zonecast backup create")
+            }
+            guard missing.isEmpty else {
+                throw CommandFailure(
+                    .failed,
+                    "\(backup.name) can be restored, but lacks \(missing.count.of("asset")) that records use. An earlier backup "
+                        + "may contain them: zonecast backup list"
+                )
+            }
+        }
+    }
+
+    struct Restore: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Replace the contents of the data folder with a backup.",
+            discussion: """
+                Stop the relay first. The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup \
+                fetch everything again and resend their own changes that the backup lacks, if they still have them.
+                """
+        )
+
+        @Argument(help: "The backup's name or path, or latest.")
+        var name: String
+
+        @Flag(help: "Restore the backup even if it has faults.")
+        var force = false
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let data = options.folder.folder
+            let backup = try options.backup(named: name)
+            let faults = BackupOptions.reading(backup) { backup.verify { options.step("verifying \($0)") } }
+            guard faults.isEmpty || force else {
+                faults.forEach { Terminal.complain("fault    \($0)") }
+                throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
+            }
+            let lock = try FolderLock(
+                forCommandIn: data,
+                refusal: "A relay is running on \(data). Stop it, restore, and start it again."
+            )
+            defer { withExtendedLifetime(lock) {} }
+            let old = try options.run {
+                try backup.restore(
+                    to: data,
+                    now: TimeSource.system.now(),
+                    draw: { UInt64.random(in: .min ... .max) },
+                    disk: FolderOwner.disk(from: backup.path),
+                    step: { options.step("restoring \($0)") }
+                )
+            }
+            do {
+                try options.folder.change("backup.restore", backup.name) { _ in }
+            } catch {
+                let before = old.map { " To undo this, move the contents of \($0) into \(data)." } ?? ""
+                throw CommandFailure(.failed, "The backup was restored but is unusable. \(error)\(before)")
+            }
+            if options.folder.json {
+                return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
+            }
+            Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
+            if let old { Terminal.tell("before    \(old)  (delete it when everything works)") }
+            if BackupSchedule(of: data) == nil {
+                Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
+            }
+            Terminal.tell("next      \(PackageFiles.start(on: data))")
+        }
+    }
+}

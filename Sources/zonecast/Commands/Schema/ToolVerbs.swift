@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import Wire
 
 /// The commands of Apple's `cktool`, with its options, for existing scripts.
 ///
@@ -129,4 +130,153 @@ enum ToolVerbs {
     static func hidden(_ name: String, _ abstract: String) -> CommandConfiguration {
         CommandConfiguration(commandName: name, abstract: abstract, shouldDisplay: false)
     }
+}
+
+/// `cktool`'s commands for records, translated to `zonecast records`.
+extension ToolVerbs {
+    static let records: [any ParsableCommand.Type] = [
+        QueryRecords.self, GetRecord.self, CreateRecord.self, UpdateRecord.self, DeleteRecord.self, DeleteRecords.self,
+    ]
+
+    struct RecordOptions: ParsableArguments {
+        @Option(help: ArgumentHelp("Ignored: a relay has no teams.", valueName: "id"))
+        var teamId: String?
+        @Option(name: [.customLong("container-id"), .customLong("container")], help: "The container.")
+        var container: String
+        @Option(help: "development or production.")
+        var environment = "development"
+        @Option(name: [.customLong("database-type"), .customLong("database")], help: "public, private or shared.")
+        var database = "public"
+        @Option(name: [.customLong("zone-name"), .customLong("zone")], help: "The zone.")
+        var zone = ZoneID.defaultName
+        @Option(help: "The user's web auth token. (default: $ZONECAST_WEB_TOKEN)")
+        var token: String?
+        @Option(help: "The container's API token. (default: $ZONECAST_API_TOKEN)")
+        var apiToken: String?
+        @Option(help: "The relay. (default: $ZONECAST_URL, or http://127.0.0.1:8080)")
+        var url: String?
+
+        var arguments: [String] {
+            ["--container", container, "--environment", environment, "--database", database, "--zone", zone, "--json"]
+                + (token.map { ["--web-token", $0] } ?? []) + (apiToken.map { ["--api-token", $0] } ?? [])
+                + (url.map { ["--url", $0] } ?? [])
+        }
+    }
+
+    struct QueryRecords: AsyncParsableCommand {
+        static let configuration = hidden("query-records", "As: zonecast records query")
+
+        @Option var recordType: String
+        @Option(parsing: .upToNextOption) var filters: [String] = []
+        @Option var limit: Int?
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws {
+            let filters = filters.flatMap { ["--filter", $0] }
+            let limit = limit.map { ["--limit", "\($0)"] } ?? []
+            try await RecordsCommand.Query.parse([recordType] + filters + limit + options.arguments).run()
+        }
+    }
+
+    struct GetRecord: AsyncParsableCommand {
+        static let configuration = hidden("get-record", "As: zonecast records get")
+
+        @Option var recordName: String
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws { try await RecordsCommand.Get.parse([recordName] + options.arguments).run() }
+    }
+
+    struct CreateRecord: AsyncParsableCommand {
+        static let configuration = hidden("create-record", "As: zonecast records create")
+
+        @Option var recordType: String
+        @Option var recordName: String?
+        @Option var fieldsJson: String
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws {
+            let name = recordName.map { ["--name", $0] } ?? []
+            let fields = try ToolVerbs.fields(fieldsJson)
+            try await RecordsCommand.Create.parse([recordType] + fields + name + options.arguments).run()
+        }
+    }
+
+    struct UpdateRecord: AsyncParsableCommand {
+        static let configuration = hidden("update-record", "As: zonecast records update")
+
+        @Option var recordName: String
+        @Option var recordType: String?
+        @Option var fieldsJson: String
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws {
+            let type = recordType.map { ["--type", $0] } ?? []
+            let fields = try ToolVerbs.fields(fieldsJson)
+            try await RecordsCommand.Update.parse([recordName] + fields + type + options.arguments).run()
+        }
+    }
+
+    struct DeleteRecord: AsyncParsableCommand {
+        static let configuration = hidden("delete-record", "As: zonecast records delete")
+
+        @Option var recordName: String
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws { try await RecordsCommand.Delete.parse([recordName] + options.arguments).run() }
+    }
+
+    struct DeleteRecords: AsyncParsableCommand {
+        static let configuration = hidden("delete-records", "As: zonecast records delete-many")
+
+        @Option var recordType: String
+        @Option(parsing: .upToNextOption) var filters: [String] = []
+        @OptionGroup var options: RecordOptions
+
+        func run() async throws {
+            let filters = filters.flatMap { ["--filter", $0] }
+            try await RecordsCommand.DeleteMany.parse([recordType] + filters + options.arguments).run()
+        }
+    }
+
+    /// Converts `{"name": {"type": "stringType", "value": "Ada"}}` to arguments of `zonecast records`.
+    private static func fields(_ json: String) throws -> [String] {
+        guard let document = try? JSONDocument(parsing: Array(json.utf8)), let members = try? document.root.members()
+        else {
+            throw CommandFailure(.usage, #"--fields-json takes {"name": {"type": "stringType", "value": "Ada"}}."#)
+        }
+        return try members.map { name, field in
+            let type = try field.text("type").map { word in
+                guard let type = FieldType(toolWord: word) else {
+                    throw CommandFailure(
+                        .usage,
+                        "\(name) in --fields-json: \(word) is not a type. Use \(FieldType.toolWords), or a list of one."
+                    )
+                }
+                return type
+            }
+            return "\(name):\(type?.tag ?? "")=\((field["value"] ?? field).line)"
+        }
+    }
+}
+
+extension FieldType {
+    fileprivate static let toolWords = Scalar.allCases.map { $0.toolWord + "Type" }.joined(separator: ", ")
+
+    /// Parses `stringType`, or `stringListType` for a list; accepts the names used in requests too.
+    fileprivate init?(toolWord word: String) {
+        if let type = FieldType(tag: word) {
+            self = type
+            return
+        }
+        let base = word.replacing("List", with: "").replacing("Type", with: "")
+        guard word.contains("Type"), let scalar = Scalar.allCases.first(where: { $0.toolWord == base }) else {
+            return nil
+        }
+        self = word.contains("List") ? .list(scalar) : .scalar(scalar)
+    }
+}
+
+extension FieldType.Scalar {
+    fileprivate var toolWord: String { self == .asset ? "asset" : rawValue.lowercased() }
 }

@@ -1,8 +1,10 @@
 import ArgumentParser
+import Foundation
 import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import Wire
 
 /// `zonecast user`: manages accounts, which belong to the relay and not to a container.
 struct UserCommand: ParsableCommand {
@@ -272,5 +274,361 @@ struct UserCommand: ParsableCommand {
         }
         guard let account = others.first, others.count == 1 else { throw DirectoryError.missing("user \(name)") }
         return account
+    }
+}
+
+/// Information, quota and sessions of one user.
+extension UserCommand {
+    struct Show: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show a user's containers, bytes and sessions, without contents."
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Container: Encodable {
+            var container: String
+            var environment: String
+            var userRecordName: String
+            var bytes: Int64
+            var zones: Int
+        }
+
+        private struct Answer: Encodable {
+            var user: String
+            var disabled: Bool
+            var created: String
+            var privateQuota: Int64?
+            var signIns: Int
+            var containers: [Container]
+        }
+
+        func run() throws {
+            let answer = try options.withDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                let quota = try store.privateQuota(of: account.id)
+                return Answer(
+                    user: email,
+                    disabled: account.isDisabled,
+                    created: account.created.iso8601,
+                    // No limit is written as 0.
+                    privateQuota: quota == .max ? 0 : quota,
+                    signIns: try store.sessions(of: account.id).count,
+                    containers: try store.profiles(of: account.id).map(container)
+                )
+            }
+            if options.json { return try Terminal.say(json: answer) }
+            Terminal.say("user      \(answer.user)\(answer.disabled ? "  (disabled)" : "")")
+            Terminal.say("created   \(answer.created)")
+            Terminal.say("sign-ins  \(answer.signIns)")
+            Terminal.say("quota     \(UserCommand.words(ofQuota: answer.privateQuota))")
+            Terminal.say("")
+            Terminal.say(
+                table: answer.containers.map {
+                    [$0.container, $0.environment, $0.userRecordName, ByteText.of($0.bytes), "\($0.zones)"]
+                },
+                heading: ["CONTAINER", "ENVIRONMENT", "USER RECORD NAME", "BYTES", "ZONES"],
+                empty: "The user has not used any container yet."
+            )
+        }
+
+        private func container(_ home: ContainerEnvironment, _ profile: UserProfile) throws -> Container {
+            let use = try StorageReport.use(of: profile.user, in: home, folder: options.folder)
+            return Container(
+                container: home.container.name,
+                environment: home.environment.rawValue,
+                userRecordName: profile.user.recordName,
+                bytes: use.bytes,
+                zones: use.zones
+            )
+        }
+    }
+
+    struct Quota: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show or set a user's quota for the private database of each container.",
+            discussion: """
+                Without --set or --reset, shows it. A running relay applies a change within a second. Users above the quota keep their \
+                data but cannot store more. For all users: quota.private in the configuration.
+                """
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @Option(help: ArgumentHelp("Such as 500MB, 5GB or 1000000; 0: no limit.", valueName: "size"))
+        var set: String?
+
+        @Flag(help: "Reset to the configured quota.")
+        var reset = false
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Answer: Encodable {
+            var user: String
+            var privateQuota: Int64?
+        }
+
+        func validate() throws {
+            if set != nil, reset { throw ValidationError("Use --set or --reset, not both.") }
+            guard let set, ByteSize(set) == nil else { return }
+            throw ValidationError("'\(set)' is not a size. Write it like 500MB, 5GB or 1000000.")
+        }
+
+        func run() throws {
+            let bytes: Int64?
+            if let size = set.flatMap({ ByteSize($0) }) {
+                bytes = size.bytes
+                try change("user.quota") { try $0.setPrivateQuota(size.bytes == 0 ? .max : size.bytes, of: $1) }
+            } else if reset {
+                bytes = nil
+                try change("user.quota") { try $0.setPrivateQuota(nil, of: $1) }
+            } else {
+                let found = try options.withDirectory {
+                    try $0.privateQuota(of: try UserCommand.account(email, in: $0).id)
+                }
+                bytes = found == .max ? 0 : found
+            }
+            if options.json { return try Terminal.say(json: Answer(user: email, privateQuota: bytes)) }
+            Terminal.say("\(email)  \(UserCommand.words(ofQuota: bytes))")
+        }
+
+        private func change(_ action: String, _ body: (AccountStore, Account.ID) throws -> Void) throws {
+            try options.change(action, email) { try body($0, try UserCommand.account(email, in: $0).id) }
+        }
+    }
+
+    struct Sessions: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List a user's sessions, or revoke them.")
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @Flag(help: "Revoke all sessions. A running relay closes their sockets within two seconds.")
+        var end = false
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var container: String
+            var environment: String
+            var keptSignedIn: Bool
+            var created: String
+            var used: String?
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { store in
+                try store.sessions(of: try UserCommand.account(email, in: store).id).map {
+                    Row(
+                        container: $0.home.container.name,
+                        environment: $0.home.environment.rawValue,
+                        keptSignedIn: $0.kind == .kept,
+                        created: $0.created.iso8601,
+                        used: $0.used?.iso8601
+                    )
+                }
+            }
+            guard end else {
+                return try options.list(
+                    rows,
+                    as: "sessions",
+                    heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
+                    empty: "\(email) has no sessions."
+                ) { [$0.container, $0.environment, $0.created, $0.used ?? "-"] }
+            }
+            try options.change("user.sign-out", email) {
+                try $0.revokeSessions(of: try UserCommand.account(email, in: $0).id, in: nil)
+            }
+            if options.json {
+                try Terminal.say(json: ["ended": rows.count])
+            } else {
+                Terminal.tell("revoked  \(rows.count)")
+            }
+        }
+    }
+
+    static func words(ofQuota bytes: Int64?) -> String {
+        switch bytes {
+        case nil: "as configured (quota.private)"
+        case 0: "no limit"
+        case let bytes?: ByteText.of(bytes)
+        }
+    }
+}
+
+/// A number of bytes such as `500MB`, `5 GB` or `1000000`; powers of ten.
+struct ByteSize: Hashable {
+    var bytes: Int64
+
+    init?(_ text: String) {
+        let units: [(String, Int64)] = [
+            ("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1), ("", 1),
+        ]
+        let text = text.uppercased().filter { $0 != " " && $0 != "_" }
+        for (unit, factor) in units where text.hasSuffix(unit) {
+            guard let number = Int64(text.dropLast(unit.count)), number >= 0 else { return nil }
+            let (bytes, isTooMuch) = number.multipliedReportingOverflow(by: factor)
+            guard !isTooMuch else { return nil }
+            self.bytes = bytes
+            return
+        }
+        return nil
+    }
+}
+
+/// Export and deletion of a user's data, as data protection laws require.
+extension UserCommand {
+    struct Export: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print all private and public records of a user, one line of JSON each.",
+            discussion: """
+                For users who request a copy of their data. Calls the running relay as that user; recorded in the audit log.
+                Assets are named by their checksums; download each from its downloadURL within an hour.
+                """
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @OptionGroup var filter: HomeFilter
+        @OptionGroup var options: FolderOptions
+
+        func run() async throws {
+            let count = try await options.holdingDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                let homes = try UserCommand.homes(of: account, filter, store)
+                try store.note(AuditEntry(command: "user.export", email))
+                return try await UserVisits.during(store) { visits in
+                    var count = 0
+                    for home in homes { count += try await export(account, in: home, visits) }
+                    return count
+                }
+            }
+            Terminal.complain("\(count) record\(count == 1 ? "" : "s") of \(email)")
+        }
+
+        /// Prints the user's records in one container; returns their number.
+        private func export(_ account: Account, in home: ContainerEnvironment, _ visits: UserVisits) async throws -> Int
+        {
+            let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+            defer { visit.end() }
+            var count = 0
+            try await UserCommand.asked {
+                for zone in try await visit.zones(in: "private") {
+                    guard let name = zone["zoneID"]?.text("zoneName") else { continue }
+                    try await visit.records(of: name) { record in
+                        count += 1
+                        Terminal.say(Self.line(record, "private", name, home))
+                    }
+                }
+                try await visit.publicRecords { record in
+                    count += 1
+                    Terminal.say(Self.line(record, "public", ZoneID.defaultName, home))
+                }
+            }
+            return count
+        }
+
+        private static func line(_ record: JSONValue, _ database: String, _ zone: String, _ home: ContainerEnvironment)
+            -> String
+        {
+            #"{"container":\#(quoted(home.container.name)),"environment":"\#(home.environment.rawValue)","#
+                + #""database":"\#(database)","zone":\#(quoted(zone)),"record":\#(record.line)}"#
+        }
+    }
+
+    struct Delete: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Delete a user: their private databases, shares, sessions and account.",
+            discussion: """
+                Calls the running relay as that user, so that participants of their shares are notified. Records saved in public \
+                databases and in other users' zones stay, under a user record name that no account uses any more and whose empty \
+                record stays. The user is disabled first and stays disabled if something fails; then run the command again. Only a \
+                backup can undo this.
+                """
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @Flag(help: "Do not ask for confirmation.")
+        var yes = false
+
+        @OptionGroup var options: FolderOptions
+
+        func run() async throws {
+            let zones = try await options.holdingDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                if !yes {
+                    try Terminal.confirm("This deletes all data of \(email).", byTyping: email, called: "the address")
+                }
+                let homes = try UserCommand.homes(of: account, nil, store)
+                // A signed-in user could write to zones that are already emptied.
+                try store.setDisabled(true, of: account.id)
+                return try await UserVisits.during(store) { visits in
+                    var zones = 0
+                    for home in homes {
+                        let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+                        defer { visit.end() }
+                        try await UserCommand.asked {
+                            zones += try await empty(visit)
+                            try await visit.clearUserRecord()
+                            // The default zone goes last: any request creates it again and counts it.
+                            zones += try await deleteZones(visit)
+                        }
+                    }
+                    return zones
+                }
+            }
+            try options.change("user.delete", email) { try $0.removeAccount(try UserCommand.account(email, in: $0).id) }
+            if options.json { return try Terminal.say(json: ["zones": zones]) }
+            Terminal.tell("deleted  \(email)  \(zones.of("zone"))")
+        }
+
+        /// Leaves other users' shares and deletes every zone except the default one.
+        private func empty(_ visit: UserVisit) async throws -> Int {
+            var count = 0
+            for zone in try await visit.zones(in: "shared") {
+                guard let id = zone["zoneID"] else { continue }
+                try await visit.leave(id)
+                count += 1
+            }
+            return count + (try await deleteZones(visit) { $0 != ZoneID.defaultName })
+        }
+
+        /// Deletes the user's own zones that match; returns their number.
+        private func deleteZones(_ visit: UserVisit, where isMeant: (String) -> Bool = { _ in true }) async throws
+            -> Int
+        {
+            let zones = try await visit.zones(in: "private").compactMap { $0["zoneID"] }
+                .filter { $0.text("zoneName").map(isMeant) ?? false }
+            for zone in zones { try await visit.delete(zone) }
+            return zones.count
+        }
+    }
+
+    /// Returns the containers and environments that an account has used.
+    ///
+    /// - Throws: `DirectoryError` if the filter names a container that does not exist.
+    static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
+        -> [ContainerEnvironment]
+    {
+        if let container = filter?.container { try store.requireContainer(container) }
+        return try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
+    }
+
+    /// Translates errors of the relay and of the connection to `CommandFailure`.
+    static func asked<Value>(_ body: () async throws -> Value) async throws -> Value {
+        do {
+            return try await body()
+        } catch let refusal as WireConnection.Refusal {
+            throw CommandFailure(.failed, "The relay refused: \(refusal.words)")
+        } catch let fault as ProbeFault {
+            throw CommandFailure(.unreachable, "The relay \(fault).")
+        }
     }
 }

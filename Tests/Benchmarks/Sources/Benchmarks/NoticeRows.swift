@@ -158,3 +158,141 @@ enum NoticeRows {
         )
     }
 }
+
+/// The cost of query subscriptions for writers.
+enum SubscriptionRows {
+    /// Writes with 10,000 query subscriptions that match none of them, beside the same writes without subscriptions.
+    ///
+    /// A thousand subscriptions belong to the writer and to the written type, but have other values. The rest belong to
+    /// other users and types.
+    static func uninterested(_ bench: inout Bench) throws {
+        let quiet = try bench.startRelay()
+        let watched = try bench.startRelay()
+        for relay in [quiet, watched] {
+            try relay.makeZones(["one"])
+            // A connected device of the writer's: the relay matches nothing without listeners.
+            try relay.ask("tokens/create", "{}")
+        }
+        try watched.watch(1_000, type: "Note")
+        for user in 0..<9 { try watched.watch(1_000, type: "Other\(user)", as: .dev(user)) }
+        var loops = try [quiet, watched].map {
+            try ClosedLoop(Array(repeating: $0.create(1, in: "one"), count: 64), to: $0.endpoint)
+        }
+        let seconds = bench.scale(3.0, quick: 2)
+        let paired = try Paired.measure(rounds: bench.scale(9, quick: 5)) {
+            try loops[1].run(seconds: seconds, meter: watched.meter).cpuPerRequest * 1e6
+        } floor: {
+            try loops[0].run(seconds: seconds, meter: quiet.meter).cpuPerRequest * 1e6
+        }
+        bench.report.add(
+            Finding(
+                "write-watched",
+                "relay CPU per write among 10,000 query subscriptions on other types and values",
+                unit: "us",
+                paired,
+                against: "the same without subscriptions",
+                target: .ratioAtMost(1.05)
+            )
+        )
+    }
+}
+
+extension Relay {
+    /// Creates `count` query subscriptions, each on one value of a field.
+    fileprivate func watch(_ count: Int, type: String, as login: Login? = nil) throws {
+        for start in stride(from: 0, to: count, by: 200) {
+            let operations = (start..<min(start + 200, count)).map { number in
+                let value = #"{"value":"title \#(number)","type":"STRING"}"#
+                let filter = #"{"comparator":"EQUALS","fieldName":"title","fieldValue":\#(value)}"#
+                return """
+                    {"operationType":"create","subscription":{"subscriptionID":"watch-\(number)",\
+                    "subscriptionType":"query","firesOn":["create","update"],\
+                    "query":{"recordType":"\(type)","filterBy":[\(filter)]}}}
+                    """
+            }
+            try ask("subscriptions/modify", #"{"operations":[\#(operations.joined(separator: ","))]}"#, as: login)
+        }
+    }
+}
+
+/// The cost of idle connections.
+enum ConnectionRows {
+    /// The memory of an idle connection, and the rate of new ones.
+    static func idle(_ bench: inout Bench) throws {
+        let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
+        let sides = [try relay.asOneUser(), bare.asNoticeSide(listenersEach: 1, syncs: false)]
+        let count = 10_000
+        var memory: [Double] = []
+        func turn(_ side: Int) throws -> Double {
+            // A few connections first, so that one-time allocations do not count.
+            try Listeners(count: 100, to: sides[side].server).close()
+            pause(microseconds: 300_000)
+            let before = sides[side].meter.residentBytes
+            let listeners = try Listeners(count: count, to: sides[side].server)
+            if side == 0 { memory.append(Double(sides[side].meter.residentBytes - before) / Double(count)) }
+            try listeners.close()
+            pause(microseconds: 500_000)
+            return listeners.connectsPerSecond
+        }
+        let paired = try Paired.measure(rounds: bench.scale(5, quick: 2)) {
+            try turn(0)
+        } floor: {
+            try turn(1)
+        }
+        // Only the first turn counts: later ones reuse memory that the allocator kept.
+        bench.report.add(
+            Finding(
+                "idle",
+                "memory of an idle connection, \(count) held",
+                unit: "bytes",
+                relay: memory.first ?? 0,
+                target: .atMost(6 * 1024)
+            )
+        )
+        bench.report.add(
+            Finding(
+                "idle",
+                "connections brought to `ready`: TCP, upgrade, hello",
+                unit: "/s",
+                paired,
+                against: "bare server",
+                target: .atLeast(20_000)
+            )
+        )
+    }
+
+    /// A notice to one connection among 10,000, beside one among 100.
+    static func oneAmongMany(_ bench: inout Bench) throws {
+        let relay = try bench.startRelay()
+        let crowd = try relay.asOneUser()
+        let one = try relay.asManyUsers(1, listenersEach: 1)
+        var number = 1
+        func turn(_ idle: Int) throws -> Double {
+            let others = try Listeners(count: idle - 1, to: crowd.server)
+            let listener = try Listeners(count: 1, threads: 1, to: one.server)
+            let commits = try SequentialCommits(one, count: bench.scale(500, quick: 200), pause: 0)
+            _ = try commits.run(heardBy: listener, number: &number)
+            let cpu = relay.meter.cpuSeconds
+            let delays = try commits.run(heardBy: listener, number: &number)
+            let used = relay.meter.cpuSeconds - cpu
+            try listener.close()
+            try others.close()
+            return used * 1e6 / Double(delays.count)
+        }
+        let paired = try Paired.measure(rounds: bench.scale(5, quick: 3)) {
+            try turn(10_000)
+        } floor: {
+            try turn(100)
+        }
+        bench.report.add(
+            Finding(
+                "notice-idle",
+                "relay CPU of a commit and its one notice, among 10,000 connections",
+                unit: "us",
+                paired,
+                against: "among 100",
+                target: .ratioAtMost(1.2)
+            )
+        )
+    }
+}

@@ -1,3 +1,0 @@
-import Logging
-
-let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
