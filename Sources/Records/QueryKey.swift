@@ -1,6 +1,6 @@
 /// A comparison and sort key, the same for a filter's value, a record's value and an index entry.
 ///
-/// The keys of one field are all of one case, or `absent`. The exception is a NUMBER that was settled, with `real` keys
+/// The keys of one field are all of one case, or `absent`. The exception is a NUMBER whose type was decided later, with `real` keys
 /// for older values and `number` keys for new ones; these compare as numbers, as in SQLite's indexes. Text compares by
 /// Unicode scalars, which is the order of its UTF-8 bytes: case-sensitive and independent of machine and language. Text
 /// and bytes longer than `longest` are stored as a prefix and a hash of the whole, so that equality stays exact and

@@ -15,7 +15,7 @@ package struct RelayError: Error, Hashable, Sendable {
     /// The sign-in URL; only with `authenticationRequired`.
     package var redirectURL: String?
     /// With `changeTokenExpired`: how the token's zone ended, if another zone has its name now.
-    package var formerZone: ZoneLoss?
+    package var formerZone: ZoneDeletionReason?
     /// The HTTP status if it differs from the code's (a body that is too large is always 413).
     package var status: Int?
 

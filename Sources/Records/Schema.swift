@@ -12,7 +12,7 @@ package struct Schema: Hashable, Sendable {
     /// Not part of the schema's text, but versioned with it, because rights depend on both.
     package var members: [UserID: Set<Role>] = [:]
     /// Removed fields by type name: records may still contain them, so they can only be added again with the same type.
-    package var retired: [String: [String: RecordType.Field]] = [:]
+    package var removedFields: [String: [String: RecordType.Field]] = [:]
 
     package init(version: Int = 0, types: [String: RecordType] = [:], roles: Set<Role> = []) {
         self.version = version
@@ -33,14 +33,14 @@ package struct RecordType: Hashable, Sendable {
         package var isEncrypted: Bool
         package var indexes: Indexes
         /// Only for a field declared as NUMBER.
-        package var number: NumberForm?
+        package var number: NumberKind?
 
         /// Creates a field; without `indexes`, it gets all that its type supports, like a field added by saving.
         package init(
             _ type: FieldType,
             isEncrypted: Bool = false,
             indexes: Indexes? = nil,
-            number: NumberForm? = nil
+            number: NumberKind? = nil
         ) {
             self.type = type
             self.isEncrypted = isEncrypted
@@ -49,12 +49,12 @@ package struct RecordType: Hashable, Sendable {
         }
     }
 
-    /// Whether the type of a NUMBER is settled.
-    package enum NumberForm: Int, Hashable, Sendable {
+    /// Whether the type of a NUMBER is decided.
+    package enum NumberKind: Int, Hashable, Sendable {
         /// Contains doubles, and integers as doubles.
-        case open = 1
+        case unspecified = 1
         /// Declared PREFERRED AS the field's current type.
-        case settled = 2
+        case preferred = 2
     }
 
     package var fields: [String: Field]

@@ -103,7 +103,7 @@ package struct Share: Hashable, Sendable {
         /// The address to which the owner sent the invitation; `nil` also for a link that anyone may use once.
         package var contact: Contact?
         /// Whether the participant was added after requesting access.
-        package var hasAsked = false
+        package var hasRequestedAccess = false
         /// The time when the relay added them; `nil` until then.
         package var added: Timestamp?
 
@@ -132,7 +132,7 @@ package struct Share: Hashable, Sendable {
 }
 
 /// A reference to a share, stored with the root record and with the share record itself.
-package struct ShareMark: Hashable, Sendable {
+package struct ShareReference: Hashable, Sendable {
     package var shortGUID: String
     /// The share record's name; `nil` if only a link has been reserved.
     package var record: String?

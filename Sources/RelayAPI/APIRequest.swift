@@ -56,10 +56,10 @@ package struct APIRequest: Sendable {
     }
 
     /// Whether this is a long poll, which may be abandoned when its client disconnects.
-    package var isPoll: Bool { Couriers.home(ofPath: path) != nil }
+    package var isPoll: Bool { LongPollService.home(ofPath: path) != nil }
 
     /// The operation that the path names, or the error if it names none.
-    package var operation: Result<Route.Operation, RelayError> { head.reading.route.map(\.operation) }
+    package var operation: Result<Route.Operation, RelayError> { head.parsedHead.route.map(\.operation) }
 
     package var remoteAddress: String {
         get { head.content.remoteAddress }
@@ -77,12 +77,12 @@ package struct APIRequest: Sendable {
 package struct APIResponse: Sendable {
     package var status: HTTPResponse.Status
     /// The header fields common to all wire responses; written before `otherHeaders`.
-    package var usual: UsualFields?
-    /// All header fields that are not in `usual`.
+    package var commonFields: CommonHeaderFields?
+    /// All header fields that are not in `commonFields`.
     package var otherHeaders: HTTPFields
     /// The JSON body as `JSONWriter` produced it; `nil` if the body is not JSON or was replaced through `body`.
     private var text: JSONText?
-    private var held: [UInt8]
+    private var bodyBytes: [UInt8]
     /// A file to send instead of `body`.
     package var file: FileBody?
     /// A stream of parts to send instead of `body` and `file`.
@@ -95,14 +95,14 @@ package struct APIResponse: Sendable {
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status
         otherHeaders = headers
-        held = body
+        bodyBytes = body
     }
 
     /// Creates a JSON response that is sent from the buffer it was written to, without a copy.
     init(status: HTTPResponse.Status, text: JSONText) {
         self.status = status
         otherHeaders = Self.noHeaders
-        held = []
+        bodyBytes = []
         self.text = text
     }
 
@@ -112,14 +112,14 @@ package struct APIResponse: Sendable {
     ///
     /// Copies it if it is JSON.
     package var body: [UInt8] {
-        get { text?.bytes ?? held }
+        get { text?.bytes ?? bodyBytes }
         set {
             text = nil
-            held = newValue
+            bodyBytes = newValue
         }
     }
 
-    package var bodyLength: Int { text?.count ?? held.count }
+    package var bodyLength: Int { text?.count ?? bodyBytes.count }
 
     /// The length in bytes of the body that is sent: `file`, `parts` or `body`.
     package var sentLength: Int { file.map { Int($0.length) } ?? parts.map { Int($0.length) } ?? bodyLength }
@@ -130,14 +130,14 @@ package struct APIResponse: Sendable {
     /// Calls `body` with the buffered bytes, which are valid only during the call.
     package func withBody<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
         if let text { return try text.withBytes(body) }
-        return try held.withUnsafeBytes(body)
+        return try bodyBytes.withUnsafeBytes(body)
     }
 
     /// All header fields.
     package var headers: HTTPFields {
-        get { usual.map { HTTPFields($0.fields + otherHeaders) } ?? otherHeaders }
+        get { commonFields.map { HTTPFields($0.fields + otherHeaders) } ?? otherHeaders }
         set {
-            usual = nil
+            commonFields = nil
             otherHeaders = newValue
         }
     }
@@ -146,7 +146,7 @@ package struct APIResponse: Sendable {
 /// The header fields that every wire response has.
 ///
 /// Stored as values instead of an `HTTPFields` list, which would cost allocations for each response.
-package struct UsualFields: Sendable {
+package struct CommonHeaderFields: Sendable {
     /// The request identifier.
     package var id: RequestIdentifier
     /// A new web auth token for the client, if one is issued with this response.

@@ -5,16 +5,16 @@ import Wire
 
 /// A request that is handled without a task of its own, used for the most frequent operations.
 ///
-/// Reads are answered synchronously. A write is processed synchronously up to its commit and finished on `lane` once
+/// Reads are answered synchronously. A write is processed synchronously up to its commit and finished on `executor` once
 /// the commit is on disk. The object is also the `StoreWrite`, so a write needs only one allocation.
 // Unchecked because of `write` and `outcome`: one thread at a time uses the request, first the caller, then the store's
-// writer, then `lane`.
+// writer, then `executor`.
 final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let relay: Relay
     private let request: APIRequest
     private let route: Route
     private let id: RequestIdentifier
-    private let lane: any AnswerLane
+    private let executor: any ResponseExecutor
     private let then: @Sendable (APIResponse) -> Void
     var user: UserID? { write?.context.authentication.caller.user }
     private var write: RecordsWrite?
@@ -24,13 +24,13 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
         _ relay: Relay,
         _ request: APIRequest,
         _ route: Route,
-        lane: any AnswerLane,
+        executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void
     ) {
         self.relay = relay
         self.request = request
         self.route = route
-        self.lane = lane
+        self.executor = executor
         self.then = then
         id = relay.requestID()
     }
@@ -41,12 +41,12 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
             let known = try relay.admit(request, route)
             authentication = known
             let context = try relay.context(request, route, known, id: id)
-            guard let user = known.caller.user, try !isWelcomed(user, context) else { return try perform(context) }
-            context.store.write(relay.welcomes.write(user, context.home).run) { [self] result in
-                lane.run { [self] in
+            guard let user = known.caller.user, try !isProvisioned(user, context) else { return try perform(context) }
+            context.store.write(relay.provisioning.write(user, context.home).run) { [self] result in
+                executor.run { [self] in
                     do {
                         try result.get()
-                        relay.welcomes.did(user, route.home)
+                        relay.provisioning.markDone(user, route.home)
                         try perform(context)
                     } catch {
                         fail(error, known)
@@ -58,11 +58,11 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
         }
     }
 
-    private func isWelcomed(_ user: UserID, _ context: RequestContext) throws -> Bool {
-        let reading = request.head.reading
-        if reading.isWelcomed { return true }
-        reading.isWelcomed = try relay.welcomes.isDone(user, route.home, in: context.store)
-        return reading.isWelcomed
+    private func isProvisioned(_ user: UserID, _ context: RequestContext) throws -> Bool {
+        let parsedHead = request.head.parsedHead
+        if parsedHead.isProvisioned { return true }
+        parsedHead.isProvisioned = try relay.provisioning.isDone(user, route.home, in: context.store)
+        return parsedHead.isProvisioned
     }
 
     private func perform(_ context: RequestContext) throws {
@@ -84,7 +84,7 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
 
     func finish(_ failure: RelayError?) {
         if let failure { outcome = .failure(failure) }
-        lane.run { [self] in wrote() }
+        executor.run { [self] in wrote() }
     }
 
     /// Finishes the request after the write is on disk or has failed.
@@ -100,13 +100,13 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
     private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
         relay.count(answer, of: route)
         var response = APIResponse(answer)
-        relay.decorate(&response, request, context.authentication, id: id)
+        relay.addCommonFields(&response, request, context.authentication, id: id)
         then(response)
     }
 
     private func fail(_ error: any Error, _ authentication: Authentication?) {
         var response = relay.failure(error, id: id)
-        relay.decorate(&response, request, authentication, id: id)
+        relay.addCommonFields(&response, request, authentication, id: id)
         then(response)
     }
 }
@@ -138,12 +138,12 @@ extension Route.Operation {
 }
 
 /// The executor that finishes a request after its write is on disk: the event loop of its connection.
-package protocol AnswerLane: Sendable {
+package protocol ResponseExecutor: Sendable {
     /// Runs the job on this executor; runs it synchronously if the caller is already there.
     func run(_ job: @escaping @Sendable () -> Void)
 }
 
 /// Runs the job on the thread that reports the outcome of the write.
-struct NoLane: AnswerLane {
+struct InlineResponseExecutor: ResponseExecutor {
     func run(_ job: @escaping @Sendable () -> Void) { job() }
 }

@@ -5,17 +5,17 @@ import Records
 
 extension NoticeHub {
     /// Whether the hub removes connections that have ended.
-    static var forgetsConnections: Bool { !PlantedFault.connectionKept.isPlanted }
+    static var removesEndedConnections: Bool { !PlantedFault.connectionKept.isPlanted }
 }
 
-extension Memory {
+extension CredentialCache {
     /// Whether cached sign-ins are checked again after a revocation.
-    static var forgetsSignIns: Bool { !PlantedFault.revokedSignInRemembered.isPlanted }
+    static var clearsSessions: Bool { !PlantedFault.revokedSignInRemembered.isPlanted }
 }
 
-extension BrokenUploads.Part {
+extension InterruptedUploads.Part {
     /// The offset at which an interrupted upload resumes: the number of bytes received.
-    var reach: Int64 { PlantedFault.uploadResumedWrong.isPlanted ? max(0, size - 1) : size }
+    var resumeOffset: Int64 { PlantedFault.uploadResumedWrong.isPlanted ? max(0, size - 1) : size }
 }
 
 extension RelayAdmission {

@@ -20,20 +20,20 @@ package final class Relay: Sendable {
     private let time: TimeSource
     private let hub: NoticeHub?
     /// Held while subscriptions are read and passed to the hub, so that the hub receives them in order.
-    private let tellingHub = Mutex(())
+    private let subscriptionsLock = Mutex(())
     private let pages: Pages
-    let couriers: Couriers
-    private let pushes: PushDesk?
-    let welcomes: Welcomes
+    let longPolls: LongPollService
+    private let pushes: PushService?
+    let provisioning: FirstUseProvisioning
     private let publicRates: PublicRates
     private let transfers: TransferMeter
-    let assets: AssetDesk
+    let assets: AssetService
     private let services: RequestServices
-    private let types = AllKnownTypes()
+    private let types = RecordTypeCaches()
     private let requestIDs: UUIDSequence
     let onFault: @Sendable (String, any Error) -> Void
     /// The quota overrides of users and containers, and whether there are any.
-    private let ownQuotas = Mutex(OwnQuotas())
+    private let ownQuotas = Mutex(QuotaOverrides())
     private let hasOwnQuotas = Atomic<Bool>(false)
 
     /// - Parameters:
@@ -53,7 +53,7 @@ package final class Relay: Sendable {
         hub: NoticeHub? = nil,
         limits: Limits = Limits(),
         assets: AssetSettings = AssetSettings(),
-        push: PushService? = nil,
+        push: PushDependencies? = nil,
         time: TimeSource,
         random: RandomSource,
         onFault: @escaping @Sendable (String, any Error) -> Void = { _, _ in }
@@ -68,7 +68,7 @@ package final class Relay: Sendable {
         let transfers = TransferMeter(limits.quota.publicTransfer)
         self.publicRates = publicRates
         self.transfers = transfers
-        self.assets = AssetDesk(
+        self.assets = AssetService(
             settings: assets,
             stores: stores,
             authenticator: authenticator,
@@ -77,10 +77,10 @@ package final class Relay: Sendable {
             time: time,
             random: random
         )
-        welcomes = Welcomes(authenticator, time: time)
+        provisioning = FirstUseProvisioning(authenticator, time: time)
         pages = Pages(authenticator, stores: stores, limits: limits, time: time, random: random)
         requestIDs = UUIDSequence(random)
-        couriers = Couriers(
+        longPolls = LongPollService(
             hub: hub,
             authenticator: authenticator,
             stores: stores,
@@ -89,7 +89,7 @@ package final class Relay: Sendable {
             random: random
         )
         if let push, let hub {
-            pushes = PushDesk(
+            pushes = PushService(
                 push,
                 hub: hub,
                 authenticator: authenticator,
@@ -103,13 +103,13 @@ package final class Relay: Sendable {
         services = RequestServices(
             authenticator: authenticator,
             assets: self.assets,
-            couriers: couriers,
+            longPolls: longPolls,
             pushes: pushes,
             stores: stores,
             queryUse: queryUse,
             random: random
         )
-        hub?.queries.endSubscriptions { [weak self] home, user, scope, subscription in
+        hub?.queries.deleteFiredSubscriptions { [weak self] home, user, scope, subscription in
             await self?.end(subscription, of: user, in: scope, home)
         }
     }
@@ -128,7 +128,7 @@ package final class Relay: Sendable {
             guard try writer.subscriptions(of: user, in: scope).contains(fired) else { return }
             try writer.deleteSubscriptions(ids: [fired.id], of: user, in: scope)
         }
-        try? tellHub(ofSubscriptionsOf: user, home, store)
+        try? publishSubscriptions(of: user, home, store)
     }
 
     /// Responds to a request.
@@ -136,23 +136,23 @@ package final class Relay: Sendable {
     /// Failures become error responses in wire format.
     package func respond(to request: APIRequest) async -> APIResponse {
         let direct: APIResponse? = await withUnsafeContinuation { continuation in
-            let isDirect = answer(request, on: NoLane()) { continuation.resume(returning: $0) }
+            let isDirect = answer(request, on: InlineResponseExecutor()) { continuation.resume(returning: $0) }
             if !isDirect { continuation.resume(returning: nil) }
         }
         if let direct { return direct }
-        if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
-        if let place = SharePlaceInPath(request.path) { return await pages.respond(to: request, at: place) }
-        if let purpose = AssetDesk.purpose(request.path) { return await carry(request, purpose) }
+        if let place = Pages.Page(request.path) { return await pages.respond(to: request, at: place) }
+        if let place = SharePagePath(request.path) { return await pages.respond(to: request, at: place) }
+        if let purpose = AssetService.purpose(request.path) { return await respondToAssetRequest(request, purpose) }
         let id = requestID()
         if request.path == "*", request.method == .options {
             return Self.methods("GET, HEAD, POST, PUT, OPTIONS", id: id)
         }
-        if OpenAPIDocument.isRequested(by: request.path) { return Self.describe(request, id: id) }
-        if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
+        if OpenAPIDocument.isRequested(by: request.path) { return Self.openAPIResponse(request, id: id) }
+        if let home = LongPollService.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
         var response: APIResponse
         do {
-            let route = try request.head.reading.route.get()
+            let route = try request.head.parsedHead.route.get()
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
                 let method = route.operation.allowsGet ? "GET" : "POST"
@@ -164,27 +164,27 @@ package final class Relay: Sendable {
             response = APIResponse(answer)
         } catch {
             response = failure(error, id: id)
-            if response.status == .methodNotAllowed, let route = try? request.head.reading.route.get() {
+            if response.status == .methodNotAllowed, let route = try? request.head.parsedHead.route.get() {
                 response.headers[.allow] = route.allowed
             }
         }
-        decorate(&response, request, authentication, id: id)
+        addCommonFields(&response, request, authentication, id: id)
         return response
     }
 
-    /// Handles a frequent operation on the caller's thread or, once a write is on disk, on `lane`.
+    /// Handles a frequent operation on the caller's thread or, once a write is on disk, on `executor`.
     ///
     /// Returns `false` and does nothing for all other requests; the caller must then use `respond(to:)`.
     package func answer(
         _ request: APIRequest,
-        on lane: any AnswerLane,
+        on executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void
     ) -> Bool {
-        let reading = request.head.reading
-        guard reading.isOfOperation, case .success(let route) = reading.route, route.operation.isDirect,
+        let parsedHead = request.head.parsedHead
+        guard parsedHead.isOperationPath, case .success(let route) = parsedHead.route, route.operation.isDirect,
             request.method == .post || (request.method == .get && route.operation.allowsGet)
         else { return false }
-        DirectRequest(self, request, route, lane: lane, then: then).begin()
+        DirectRequest(self, request, route, executor: executor, then: then).begin()
         return true
     }
 
@@ -196,12 +196,12 @@ package final class Relay: Sendable {
     /// Deletes the parts of interrupted uploads whose addresses have expired.
     ///
     /// Call about once a minute.
-    package func dropEndedUploads() { assets.dropEndedUploads() }
+    package func removeExpiredUploads() { assets.removeExpiredUploads() }
 
     /// Writes the public databases' transfer counts to their stores.
     ///
     /// Call about once a minute and before exit.
-    package func keepTransfers() async { await transfers.flush(to: stores) }
+    package func flushTransferCounts() async { await transfers.flush(to: stores) }
 
     /// Restores the push registrations.
     ///
@@ -211,9 +211,9 @@ package final class Relay: Sendable {
     /// Records when sessions were last used, deletes expired ones, and ends their push registrations.
     ///
     /// Call every few minutes and before exit.
-    package func keepSignIns() throws {
-        try authenticator.keepHouse()
-        try pushes?.endLapsed()
+    package func maintainSignIns() throws {
+        try authenticator.maintainSessions()
+        try pushes?.removeExpiredRegistrations()
     }
 
     /// The number of devices registered for push notifications.
@@ -222,7 +222,7 @@ package final class Relay: Sendable {
     /// Ends all waiting long polls.
     ///
     /// Call when the relay begins to stop.
-    package func stopPolls() { couriers.stop() }
+    package func stopPolls() { longPolls.stop() }
 
     /// Stops sending push notifications.
     ///
@@ -245,10 +245,12 @@ package final class Relay: Sendable {
         id: RequestIdentifier
     ) async throws -> EndpointAnswer {
         let context = try context(request, route, authentication, id: id)
-        if let user = authentication.caller.user { try await welcomes.welcome(user, route.home, in: context.store) }
+        if let user = authentication.caller.user {
+            try await provisioning.provision(user, route.home, in: context.store)
+        }
         let answer = try await route.operation.perform(context)
         if route.operation == .subscriptionsModify, let user = authentication.caller.user {
-            try tellHub(ofSubscriptionsOf: user, route.home, context.store)
+            try publishSubscriptions(of: user, route.home, context.store)
         }
         count(answer, of: route)
         return answer
@@ -275,7 +277,7 @@ package final class Relay: Sendable {
         var store = try stores.store(of: route.home)
         if let signature = authentication.signature { store = SignedStore(store, signature) }
         if let trace = request.trace { store = TracedStore(store, of: route.home, trace) }
-        let reading = request.head.reading
+        let parsedHead = request.head.parsedHead
         if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
         return RequestContext(
             requestID: id,
@@ -289,13 +291,13 @@ package final class Relay: Sendable {
             body: json,
             limits: limits(in: route.home),
             now: time.now(),
-            types: reading.types(in: types, of: route.home),
-            reading: reading
+            types: parsedHead.types(in: types, of: route.home),
+            parsedHead: parsedHead
         )
     }
 
     /// Sets the quota overrides of users and containers, effective from the next request.
-    package func setOwnQuotas(_ quotas: OwnQuotas) {
+    package func setOwnQuotas(_ quotas: QuotaOverrides) {
         ownQuotas.withLock { $0 = quotas }
         hasOwnQuotas.store(!quotas.isEmpty, ordering: .releasing)
         transfers.setOwn(quotas.containers.compactMapValues(\.publicTransfer))
@@ -306,7 +308,7 @@ package final class Relay: Sendable {
         var limits = limits
         let (users, container) = ownQuotas.withLock { ($0.users[home], $0.containers[home]) }
         limits.quota = limits.quota.replaced(by: container)
-        limits.quota.ownPrivateBytes = users ?? [:]
+        limits.quota.userPrivateBytes = users ?? [:]
         return limits
     }
 
@@ -317,9 +319,9 @@ package final class Relay: Sendable {
             .sorted { ($0.count, $0.last) > ($1.count, $1.last) }
     }
 
-    private func tellHub(ofSubscriptionsOf user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {
+    private func publishSubscriptions(of user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {
         guard let hub else { return }
-        try tellingHub.withLock { _ in
+        try subscriptionsLock.withLock { _ in
             let now = try store.read { reader throws(RelayError) in try reader.noticeSubscriptions(of: user) }
             hub.subscriptionsChanged(now, of: NoticeAddress(store: home, user: user))
         }
@@ -379,13 +381,13 @@ extension Relay {
         return response
     }
 
-    func decorate(
+    func addCommonFields(
         _ response: inout APIResponse,
         _ request: APIRequest,
         _ authentication: Authentication?,
         id: RequestIdentifier
     ) {
-        response.usual = UsualFields(id: id, webToken: authentication?.freshWebToken)
+        response.commonFields = CommonHeaderFields(id: id, webToken: authentication?.freshWebToken)
         response.caller = authentication?.caller
         if request.method == .get { response.otherHeaders[.cacheControl] = "no-store" }
         if let origin = authentication?.origin {
@@ -472,7 +474,7 @@ enum CrossOrigin {
 /// Endpoints that are not operations on a database.
 extension Relay {
     /// Serves the OpenAPI document, which is public and readable from any origin.
-    static func describe(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
+    static func openAPIResponse(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
         let isRead = request.method == .get || request.method == .head
         var response = APIResponse(
             status: isRead ? .ok : .methodNotAllowed,
@@ -486,7 +488,7 @@ extension Relay {
     }
 
     /// Handles a request to an asset's upload or download address, which needs no credentials and allows any origin.
-    func carry(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
+    func respondToAssetRequest(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
         let id = requestID()
         var response: APIResponse
         do {
@@ -524,7 +526,7 @@ extension Relay {
             guard request.method == .get else {
                 throw RelayError.methodNotAllowed("This path requires GET.")
             }
-            response = try await couriers.respond(to: request, in: home)
+            response = try await longPolls.respond(to: request, in: home)
         } catch {
             response = failure(error, id: id)
             if response.status == .methodNotAllowed { response.headers[.allow] = "GET" }
@@ -556,7 +558,7 @@ extension Relay {
         let id = requestID()
         var response: APIResponse
         do {
-            let route = try request.head.reading.route.get()
+            let route = try request.head.parsedHead.route.get()
             let known = Authentication(console: caller, in: route.home)
             let context = try context(request, route, known, id: id)
             let answer = try await route.operation.perform(context)
@@ -564,7 +566,7 @@ extension Relay {
         } catch {
             response = failure(error, id: id)
         }
-        decorate(&response, request, nil, id: id)
+        addCommonFields(&response, request, nil, id: id)
         return response
     }
 }

@@ -8,11 +8,11 @@ final class RequestServices: Sendable {
     /// Authenticates callers and looks up users.
     let authenticator: Authenticator
     /// Handles uploads and downloads.
-    let assets: AssetDesk
+    let assets: AssetService
     /// The sessions of devices that use long polls.
-    let couriers: Couriers
+    let longPolls: LongPollService
     /// The push registrations; `nil` without push services.
-    let pushes: PushDesk?
+    let pushes: PushService?
     private let stores: any StoreCatalog
     /// Counts how queries use indexes.
     let queryUse: QueryUse
@@ -23,9 +23,9 @@ final class RequestServices: Sendable {
 
     init(
         authenticator: Authenticator,
-        assets: AssetDesk,
-        couriers: Couriers,
-        pushes: PushDesk?,
+        assets: AssetService,
+        longPolls: LongPollService,
+        pushes: PushService?,
         stores: any StoreCatalog,
         queryUse: QueryUse,
         random: RandomSource
@@ -33,7 +33,7 @@ final class RequestServices: Sendable {
         self.stores = stores
         self.authenticator = authenticator
         self.assets = assets
-        self.couriers = couriers
+        self.longPolls = longPolls
         self.pushes = pushes
         self.queryUse = queryUse
         newRecordName = { random.uuid().uppercased() }
@@ -64,20 +64,20 @@ final class RequestContext: Sendable {
     let body: JSONValue
     let limits: Limits
     let now: Timestamp
-    let types: KnownTypes
+    let types: RecordTypeCache
     /// The parsed request head.
-    let reading: HeadReading
+    let parsedHead: ParsedRequestHead
     private let uploads = Mutex<[AssetHash]>([])
 
     /// The hashes of the new uploads that the request uses.
     var usedUploads: [AssetHash] { uploads.withLock { $0 } }
 
-    func useUpload(_ hash: AssetHash) { uploads.withLock { $0.append(hash) } }
+    func noteUpload(_ hash: AssetHash) { uploads.withLock { $0.append(hash) } }
 
     var authenticator: Authenticator { services.authenticator }
-    var assets: AssetDesk { services.assets }
-    var couriers: Couriers { services.couriers }
-    var pushes: PushDesk? { services.pushes }
+    var assets: AssetService { services.assets }
+    var longPolls: LongPollService { services.longPolls }
+    var pushes: PushService? { services.pushes }
     var queryUse: QueryUse { services.queryUse }
     var newRecordName: @Sendable () -> String { services.newRecordName }
     var newSecret: @Sendable () -> String { services.newSecret }
@@ -94,8 +94,8 @@ final class RequestContext: Sendable {
         body: JSONValue,
         limits: Limits,
         now: Timestamp,
-        types: KnownTypes,
-        reading: HeadReading
+        types: RecordTypeCache,
+        parsedHead: ParsedRequestHead
     ) {
         self.requestID = requestID
         self.home = home
@@ -109,7 +109,7 @@ final class RequestContext: Sendable {
         self.limits = limits
         self.now = now
         self.types = types
-        self.reading = reading
+        self.parsedHead = parsedHead
     }
 
     /// Returns the zone in the member `zoneID` of `json`; the default zone if there is none.
@@ -126,15 +126,15 @@ final class RequestContext: Sendable {
 
     /// Returns the elements of an array member.
     ///
-    /// Throws `limitExceeded` if there are more than `most` elements, or more than a request may have if `most` is
+    /// Throws `limitExceeded` if there are more than `maxCount` elements, or more than a request may have if `maxCount` is
     /// `nil`.
-    func items(_ name: StaticString, of json: JSONValue, most: Int? = nil) throws -> [JSONValue] {
+    func items(_ name: StaticString, of json: JSONValue, maxCount: Int? = nil) throws -> [JSONValue] {
         let elements = try json.required(name).elements()
-        let most = most ?? limits.itemsPerRequest
-        guard elements.count <= most else {
+        let maxCount = maxCount ?? limits.itemsPerRequest
+        guard elements.count <= maxCount else {
             throw RelayError(
                 .badRequest,
-                "A request may have \(most) \(name), this one has \(elements.count).",
+                "A request may have \(maxCount) \(name), this one has \(elements.count).",
                 fineCode: .limitExceeded
             )
         }
@@ -152,7 +152,7 @@ final class RequestContext: Sendable {
     }
 }
 
-extension RequestContext: TypeWitness {
+extension RequestContext: TypePromotionCheck {
     func isOnlyInDevelopment(_ type: String) -> Bool {
         guard home.environment == .production else { return false }
         return services.schema(of: ContainerEnvironment(home.container, .development))?.types[type] != nil

@@ -34,56 +34,56 @@ package final class RequestHead: Sendable {
     }
 
     package let content: Content
-    private let known = Mutex<HeadReading?>(nil)
+    private let known = Mutex<ParsedRequestHead?>(nil)
 
     package init(_ content: Content) { self.content = content }
 
     /// The parsed head, created on first access.
-    var reading: HeadReading {
+    var parsedHead: ParsedRequestHead {
         known.withLock { known in
             if let known { return known }
-            let reading = HeadReading(content)
-            known = reading
-            return reading
+            let parsedHead = ParsedRequestHead(content)
+            known = parsedHead
+            return parsedHead
         }
     }
 }
 
 /// The parsed form of a request head, shared by all requests with the same head.
-final class HeadReading: Sendable {
+final class ParsedRequestHead: Sendable {
     let route: Result<Route, RelayError>
     /// The container in the path, if any; can be set even if `route` is a failure.
     let home: ContainerEnvironment?
     /// Whether the path begins with `/database/1/` and therefore can only be that of an operation.
-    let isOfOperation: Bool
-    let shown: PresentedCredentials
+    let isOperationPath: Bool
+    let presented: PresentedCredentials
     /// Whether the request is signed with a server-to-server key.
     ///
     /// Each signed request must be verified separately.
     let isSigned: Bool
     /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
     let grantKey: GrantKey?
-    private let welcomed = Atomic<Bool>(false)
-    private let latest = Mutex<Authentication?>(nil)
-    private let types = Mutex<KnownTypes?>(nil)
-    private let zones = Mutex<ZoneReading?>(nil)
+    private let provisioned = Atomic<Bool>(false)
+    private let lastAuthentication = Mutex<Authentication?>(nil)
+    private let types = Mutex<RecordTypeCache?>(nil)
+    private let zones = Mutex<ParsedZoneID?>(nil)
 
     /// The zone of the latest request.
     ///
     /// Usually the next request uses the same one.
-    var zone: ZoneReading? {
+    var zone: ParsedZoneID? {
         get { zones.withLock { $0 } }
         set { zones.withLock { $0 = newValue } }
     }
 
     /// The result of the latest authentication with these credentials, usually valid for the next request too.
     var authentication: Authentication? {
-        get { latest.withLock { $0 } }
-        set { latest.withLock { $0 = newValue } }
+        get { lastAuthentication.withLock { $0 } }
+        set { lastAuthentication.withLock { $0 = newValue } }
     }
 
     /// Returns the compiled record types of the container, looked up only once.
-    func types(in all: AllKnownTypes, of home: ContainerEnvironment) -> KnownTypes {
+    func types(in all: RecordTypeCaches, of home: ContainerEnvironment) -> RecordTypeCache {
         types.withLock { types in
             if let types { return types }
             let found = all[home]
@@ -95,9 +95,9 @@ final class HeadReading: Sendable {
     /// Whether first-use provisioning is known to be done.
     ///
     /// Credentials never change their user, so this stays valid.
-    var isWelcomed: Bool {
-        get { welcomed.load(ordering: .relaxed) }
-        set { welcomed.store(newValue, ordering: .relaxed) }
+    var isProvisioned: Bool {
+        get { provisioned.load(ordering: .relaxed) }
+        set { provisioned.store(newValue, ordering: .relaxed) }
     }
 
     init(_ head: RequestHead.Content) {
@@ -106,18 +106,18 @@ final class HeadReading: Sendable {
             Result { () throws(RelayError) in try Route(segments: segments) }
         }
         home = (try? segments.get()).flatMap { Route.home(of: $0) }
-        isOfOperation = head.path.utf8.starts(with: "/database/1/".utf8)
-        let shown = PresentedCredentials(head)
-        self.shown = shown
-        isSigned = shown.signature.isPresent
-        grantKey = if case .success(let route) = route { GrantKey(home: route.home, shown) } else { nil }
+        isOperationPath = head.path.utf8.starts(with: "/database/1/".utf8)
+        let presented = PresentedCredentials(head)
+        self.presented = presented
+        isSigned = presented.signature.isPresent
+        grantKey = if case .success(let route) = route { GrantKey(home: route.home, presented) } else { nil }
     }
 }
 
 /// A zone ID together with its JSON encodings in requests and responses.
 ///
 /// A client usually writes to one zone and encodes its ID identically each time, so the ID is parsed only once.
-final class ZoneReading: Sendable {
+final class ParsedZoneID: Sendable {
     /// The JSON in the request.
     private let given: [UInt8]
     private let caller: UserID?
@@ -135,42 +135,42 @@ final class ZoneReading: Sendable {
     }
 
     /// Returns whether the caller's JSON is the same as in the earlier request.
-    func isMeant(by json: JSONValue, of caller: UserID?) -> Bool {
+    func matches(by json: JSONValue, of caller: UserID?) -> Bool {
         self.caller == caller && json.hasText(given)
     }
 }
 
 /// A cache of one container's compiled record types, emptied when the schema changes.
-final class KnownTypes: Sendable {
+final class RecordTypeCache: Sendable {
     private struct Kept {
         var version = -1
-        var types: [KnownType] = []
+        var types: [CompiledRecordType] = []
     }
 
     private let kept = Mutex(Kept())
     /// The maximum number of cached types; further types are compiled for each write.
-    private static let most = 64
+    private static let maxCount = 64
 
-    func type(_ name: String, in schema: Schema) -> KnownType {
+    func type(_ name: String, in schema: Schema) -> CompiledRecordType {
         kept.withLock { kept in
             if kept.version != schema.version { kept = Kept(version: schema.version) }
             for type in kept.types where type.name == name { return type }
-            let type = KnownType(name, in: schema)
+            let type = CompiledRecordType(name, in: schema)
             // Unknown types are not cached: they may be added later, and a client can name any number of them.
-            if type.definition != nil, kept.types.count < Self.most { kept.types.append(type) }
+            if type.definition != nil, kept.types.count < Self.maxCount { kept.types.append(type) }
             return type
         }
     }
 }
 
 /// The caches of all containers.
-final class AllKnownTypes: Sendable {
-    private let all = Mutex<[ContainerEnvironment: KnownTypes]>([:])
+final class RecordTypeCaches: Sendable {
+    private let all = Mutex<[ContainerEnvironment: RecordTypeCache]>([:])
 
-    subscript(home: ContainerEnvironment) -> KnownTypes {
+    subscript(home: ContainerEnvironment) -> RecordTypeCache {
         all.withLock { all in
             if let known = all[home] { return known }
-            let new = KnownTypes()
+            let new = RecordTypeCache()
             all[home] = new
             return new
         }

@@ -11,14 +11,16 @@ package struct Limits: Hashable, Sendable {
     ///
     /// CloudKit accepts 400 operations natively and 200 with CloudKit Web Services. A lower configured limit holds for
     /// both.
-    package var operationsPerMarkedWrite: Int { itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400) }
+    package var operationsPerIdempotentWrite: Int {
+        itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400)
+    }
     /// Maximum bytes of one response; a page that reaches it ends, with more to come.
     package var answerBytes = 16 << 20
     /// Maximum bytes of records that one change feed request may read, with 512 bytes added per record.
     ///
     /// Records that are read but filtered out count too: a filter on types or fields can make a short response of a
     /// long read.
-    package var lookedAtBytes = 64 << 20
+    package var scannedBytes = 64 << 20
     /// Maximum number of records that one request may count to report how many remain after its page.
     package var countedRecords = 200_000
     /// Maximum number of records that one `records/move` request moves.
@@ -27,7 +29,7 @@ package struct Limits: Hashable, Sendable {
     package var bytesPerMove = 256 << 20
     /// Maximum number of references that one write may examine to find which records its deletions cascade to or are
     /// blocked by.
-    package var bondsPerWrite = 200_000
+    package var referencesPerWrite = 200_000
     /// Maximum bytes of one record's `fields` object.
     package var recordBytes = 1_000_000
     /// Maximum bytes of one string, or of the content of one bytes field.

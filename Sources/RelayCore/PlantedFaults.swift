@@ -10,7 +10,7 @@ extension Zone {
 
 extension ModifyRecords {
     /// Whether a rejected atomic batch writes nothing.
-    static var refusesWhole: Bool { !PlantedFault.atomicBatchTorn.isPlanted }
+    static var rejectsWholeBatch: Bool { !PlantedFault.atomicBatchTorn.isPlanted }
 }
 
 extension ModifyRecords.Decision {
@@ -18,9 +18,9 @@ extension ModifyRecords.Decision {
     static var comparesChangeTags: Bool { !PlantedFault.changeTagUnchecked.isPlanted }
 }
 
-extension WriteMark {
+extension IdempotencyKey {
     /// Whether a repeated write looks up its idempotency key, so that it is not applied twice.
-    static var isHeeded: Bool { !PlantedFault.repeatAppliedTwice.isPlanted }
+    static var isHonored: Bool { !PlantedFault.repeatAppliedTwice.isPlanted }
 }
 
 extension MoveRecords {

@@ -13,7 +13,7 @@ package final class DiskExecutor: TaskExecutor {
 }
 
 /// Runs blocking disk work outside the threads that answer requests.
-package enum OwnQueue {
+package enum BackgroundQueue {
     /// Returns the result of `work`, or throws as soon as the task is cancelled.
     ///
     /// After a cancellation, `work` continues without anyone waiting for it, and ends with the process.

@@ -19,7 +19,7 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownHost(ListeningAddress)
     /// The system's error number and text.
     case system(ListeningAddress, code: Int32, text: String)
-    case testDoorBeyondLoopback
+    case echoBeyondLoopback
 
     /// Returns `nil` for an error whose own description is more specific.
     init?(_ error: any Error, configuration: ServerConfiguration) {
@@ -50,7 +50,7 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
             return "\(address.host) cannot be resolved. Listen on an address of this machine, such as 127.0.0.1."
         case .system(let address, let code, let text):
             return "Cannot listen on \(address): \(text) (error \(code)). Choose another address with --listen."
-        case .testDoorBeyondLoopback:
+        case .echoBeyondLoopback:
             return "--test-door is allowed on loopback only. Remove --test-door or listen on 127.0.0.1."
         }
     }

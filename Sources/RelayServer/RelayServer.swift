@@ -20,7 +20,7 @@ import ServiceLifecycle
 package struct RelayServer: Service {
     package typealias Responder = @Sendable (APIRequest) async -> APIResponse
     package typealias DirectResponder =
-        @Sendable (APIRequest, any AnswerLane, @escaping @Sendable (APIResponse) -> Void) -> Bool
+        @Sendable (APIRequest, any ResponseExecutor, @escaping @Sendable (APIResponse) -> Void) -> Bool
 
     private let configuration: ServerConfiguration
     private let answer: DirectResponder
@@ -48,7 +48,7 @@ package struct RelayServer: Service {
     ///   - onRefusal: Called on an event loop for each request that is rejected before it is routed.
     ///   - intake: Returns the handler of a body that is too large to be buffered. Called on the connection's event
     ///     loop.
-    ///   - answer: Answers a request without a task, at once or later on the lane. Returns `false`, without any effect,
+    ///   - answer: Answers a request without a task, at once or later on the worker. Returns `false`, without any effect,
     ///     for
     ///     a request that needs `respond`. Called on the connection's event loop.
     ///   - respond: Answers a request. Runs on the connection's event loop: blocking or computing for more than about
@@ -96,7 +96,7 @@ package struct RelayServer: Service {
     /// Then stops accepting connections, completes requests in progress, and returns within `limits.shutdown`. Throws
     /// `ListenError` if the address is not available, and `TLSFault` if the TLS files cannot be used.
     package func run() async throws {
-        if configuration.testDoor, !configuration.isLoopback { throw ListenError.testDoorBeyondLoopback }
+        if configuration.testDoor, !configuration.isLoopback { throw ListenError.echoBeyondLoopback }
         let tls = try configuration.tls.map { try ServerTLS($0) }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.loops ?? System.coreCount)
         do {
@@ -109,19 +109,19 @@ package struct RelayServer: Service {
     }
 
     private func serve(on group: MultiThreadedEventLoopGroup, tls: ServerTLS?) async throws {
-        let door = makeDoor()
-        let (connections, arrivals) = AsyncStream.makeStream(of: GatedConnection.self)
-        let loops = try await makeLoops(group, door: door, arrivals: arrivals)
+        let services = makeServices()
+        let (connections, arrivals) = AsyncStream.makeStream(of: ActiveConnection.self)
+        let loops = try await makeLoops(group, services: services, arrivals: arrivals)
         var failure: (any Error)?
         do {
-            let gates = GateChannel(loops: loops, door: door, tls: tls)
+            let connectionHandlers = HTTPConnectionServer(loops: loops, services: services, tls: tls)
             let quiescing = ServerQuiescingHelper(group: group)
-            let channel = try await listen(on: group, gates: gates, quiescing: quiescing)
+            let channel = try await listen(on: group, connectionHandlers: connectionHandlers, quiescing: quiescing)
             await withDiscardingTaskGroup { tasks in
                 tasks.addTask { await stop(channel, quiescing, Array(loops.values), then: arrivals) }
                 if let tls { tasks.addTask { await tls.watch(every: configuration.tlsCheck, logger) } }
                 await onListening(ListeningAddress(host: configuration.host, port: channel.localAddress?.port ?? 0))
-                for await connection in connections { tasks.addTask { await gates.serve(connection) } }
+                for await connection in connections { tasks.addTask { await connectionHandlers.serve(connection) } }
                 tasks.cancelAll()
             }
         } catch {
@@ -138,7 +138,7 @@ package struct RelayServer: Service {
     /// and accepts only a third as many per second.
     private func listen(
         on group: MultiThreadedEventLoopGroup,
-        gates: GateChannel,
+        connectionHandlers: HTTPConnectionServer,
         quiescing: ServerQuiescingHelper
     ) async throws -> any Channel {
         try await ServerBootstrap(group: group)
@@ -153,7 +153,7 @@ package struct RelayServer: Service {
                 }
             }
             .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try gates.setUp(channel) }
+                channel.eventLoop.makeCompletedFuture { try connectionHandlers.setUp(channel) }
             }
             .bind(host: configuration.host, port: configuration.port).get()
     }
@@ -166,10 +166,10 @@ package struct RelayServer: Service {
         _ channel: any Channel,
         _ quiescing: ServerQuiescingHelper,
         _ loops: [NIOLoopBound<LoopState>],
-        then arrivals: AsyncStream<GatedConnection>.Continuation
+        then arrivals: AsyncStream<ActiveConnection>.Continuation
     ) async {
-        let cutAll: @Sendable () -> Void = {
-            for loop in loops { loop.eventLoop.execute { loop.value.cutAll() } }
+        let abortAll: @Sendable () -> Void = {
+            for loop in loops { loop.eventLoop.execute { loop.value.abortAll() } }
         }
         do {
             try await gracefulShutdown()
@@ -177,18 +177,18 @@ package struct RelayServer: Service {
             quiescing.initiateShutdown(promise: closed)
             // Closing the remaining connections and then the stores takes time too, which must fit into the limit.
             let patience = TimeAmount.nanoseconds(configuration.limits.shutdown.nanoseconds / 5 * 4)
-            let late = channel.eventLoop.scheduleTask(in: patience) { cutAll() }
+            let late = channel.eventLoop.scheduleTask(in: patience) { abortAll() }
             try? await closed.futureResult.get()
             late.cancel()
         } catch {
             try? await channel.close()
-            cutAll()
+            abortAll()
         }
         arrivals.finish()
     }
 
-    private func makeDoor() -> GateDoor {
-        GateDoor(
+    private func makeServices() -> HTTPServices {
+        HTTPServices(
             limits: configuration.limits,
             rules: RequestRules(
                 limits: configuration.limits,
@@ -219,14 +219,14 @@ package struct RelayServer: Service {
 
     private func makeLoops(
         _ group: MultiThreadedEventLoopGroup,
-        door: GateDoor,
-        arrivals: AsyncStream<GatedConnection>.Continuation
+        services: HTTPServices,
+        arrivals: AsyncStream<ActiveConnection>.Continuation
     ) async throws -> [ObjectIdentifier: NIOLoopBound<LoopState>] {
         var loops: [ObjectIdentifier: NIOLoopBound<LoopState>] = [:]
         for eventLoop in group.makeIterator() {
             loops[ObjectIdentifier(eventLoop)] =
                 try await eventLoop.submit {
-                    let state = LoopState(eventLoop, door: door, arrivals: arrivals)
+                    let state = LoopState(eventLoop, services: services, arrivals: arrivals)
                     state.begin()
                     return NIOLoopBound(state, eventLoop: eventLoop)
                 }.get()

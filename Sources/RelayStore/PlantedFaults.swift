@@ -6,7 +6,7 @@ import RelayCore
 // The planted faults of this module. Each function does what the code should do, or makes one mistake that the
 // simulation must find. Release builds contain only the former.
 
-extension SQLiteWriter.Memory {
+extension SQLiteWriter.Cache {
     /// Returns the change number for a count of changes, which is the count itself.
     func number(at count: UInt64) -> UInt64 {
         // Swaps the numbers of each pair: the greater one is committed before the smaller one.
@@ -24,7 +24,7 @@ extension SQLiteWriter {
     }
 
     /// Returns the participants to notify of a commit, which are all of them.
-    static func told(_ audience: [CommittedChange.Participant]) -> [CommittedChange.Participant] {
+    static func recipients(_ audience: [CommittedChange.Participant]) -> [CommittedChange.Participant] {
         PlantedFault.participantUntold.isPlanted ? [] : audience
     }
 }
@@ -76,7 +76,7 @@ extension SQLiteStore {
         return true
     }
 
-    private func wait(_ turns: Int, _ later: @escaping CommitLater, _ body: @escaping @Sendable () -> Void) {
+    private func wait(_ turns: Int, _ later: @escaping CommitScheduler, _ body: @escaping @Sendable () -> Void) {
         later { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, later, body) ?? () }
     }
 }
@@ -98,7 +98,7 @@ extension CheckedFile {
     }
 }
 
-extension PageSum {
+extension PageChecksum {
     /// The verdict on a page with a wrong checksum.
     static var damaged: Verdict { PlantedFault.pageSumUnchecked.isPlanted ? .good : .damaged }
 }

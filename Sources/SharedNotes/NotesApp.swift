@@ -43,8 +43,8 @@ final class NotesApp: Sendable {
     }
 
     private let container: MirroredContainer
-    private let own: StoreID
-    private let others: StoreID
+    private let privateStore: StoreID
+    private let sharedStore: StoreID
 
     /// Opens the two stores in a folder and starts syncing them.
     init(_ cloud: CKContainer, folder: URL) async throws {
@@ -56,8 +56,8 @@ final class NotesApp: Sendable {
         theirs.url = folder.appendingPathComponent("shared.sqlite")
         theirs.cloud?.scope = .shared
         container = MirroredContainer(model: MirrorModel(Note.self, Memo.self), stores: [mine, theirs])
-        own = container.store(at: mine.url)
-        others = container.store(at: theirs.url)
+        privateStore = container.store(at: mine.url)
+        sharedStore = container.store(at: theirs.url)
         try await container.loadStores()
     }
 
@@ -84,10 +84,10 @@ final class NotesApp: Sendable {
 
     /// Adds a memo to a note; on a shared note, the memo becomes part of the share.
     ///
-    /// - Throws: `NotesFailure` if the note is read-only.
+    /// - Throws: `NotesError` if the note is read-only.
     func addMemo(_ text: String, to note: Note) throws {
         guard canEdit(note) else {
-            throw NotesFailure("\"\(note.title)\" is read-only. Ask its owner for write permission.")
+            throw NotesError("\"\(note.title)\" is read-only. Ask its owner for write permission.")
         }
         let context = context()
         try context.insert(Memo(text, on: note))
@@ -127,23 +127,23 @@ final class NotesApp: Sendable {
         } else {
             share.publicPermission = permission
         }
-        return try await container.persistUpdatedShare(share, in: own).url
+        return try await container.persistUpdatedShare(share, in: privateStore).url
     }
 
     /// Accepts an invitation link; the note is in the store when this returns.
     func accept(_ link: URL) async throws {
-        try await container.acceptShareInvitations(from: [link], into: others)
+        try await container.acceptShareInvitations(from: [link], into: sharedStore)
     }
 
     /// Ends the user's own share, whose note stays, or leaves another user's share, whose note is removed.
     func stopSharing(_ note: Note) async throws {
         guard let share = try await share(of: note) else {
-            throw NotesFailure("\"\(note.title)\" is not shared.")
+            throw NotesError("\"\(note.title)\" is not shared.")
         }
         if share.isOwner {
-            try await container.stopSharing(share, in: own)
+            try await container.stopSharing(share, in: privateStore)
         } else {
-            try await container.leaveShare(share, in: others)
+            try await container.leaveShare(share, in: sharedStore)
         }
     }
 
@@ -163,7 +163,7 @@ final class NotesApp: Sendable {
 }
 
 /// An error with a sentence for the user.
-struct NotesFailure: LocalizedError, CustomStringConvertible {
+struct NotesError: LocalizedError, CustomStringConvertible {
     let description: String
 
     init(_ description: String) { self.description = description }

@@ -45,7 +45,7 @@ struct Device: ParsableArguments {
             do { try await app.update() } catch { Self.warn(error) }
         } catch {
             await app.close()
-            throw NotesFailure(error.localizedDescription)
+            throw NotesError(error.localizedDescription)
         }
         await app.close()
     }
@@ -67,7 +67,7 @@ extension NotesApp {
     /// Returns the note with this title; throws if there is none.
     func existing(_ title: String) throws -> Note {
         guard let note = try note(title) else {
-            throw NotesFailure("There is no note \"\(title)\" here. `list` shows all notes.")
+            throw NotesError("There is no note \"\(title)\" here. `list` shows all notes.")
         }
         return note
     }

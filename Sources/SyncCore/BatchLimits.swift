@@ -27,9 +27,9 @@ package struct BatchLimits: Hashable, Sendable {
     /// Splits items into requests.
     ///
     /// An item larger than a whole request is sent alone: only the relay can decide that it is too large.
-    package func cut<Item>(_ items: [Item], size: (Item) -> Int) -> [[Item]] {
+    package func split<Item>(_ items: [Item], size: (Item) -> Int) -> [[Item]] {
         var requests: [[Item]] = []
-        var filling = Filling(limits: self)
+        var filling = BatchFill(limits: self)
         for item in items {
             if filling.admits(size(item)) {
                 requests[requests.count - 1].append(item)
@@ -41,7 +41,7 @@ package struct BatchLimits: Hashable, Sendable {
     }
 
     /// A request that is being filled.
-    package struct Filling {
+    package struct BatchFill {
         let limits: BatchLimits
         private var operations: Int
         private var bytes = 0

@@ -41,19 +41,19 @@ package struct FeedState: Equatable, Sendable {
     }
 
     /// Records that a zone did not exist when it was fetched.
-    mutating func foundGone(_ zone: ZoneID) {
+    mutating func zoneFoundMissing(_ zone: ZoneID) {
         lost(zone)
         vanished.insert(zone)
     }
 
     /// Records that the database's feed reports a zone as deleted.
-    mutating func toldOfLoss(_ zone: ZoneID) {
+    mutating func deletionReported(_ zone: ZoneID) {
         lost(zone)
         vanished.remove(zone)
     }
 
     /// Records that this client created the zone, and therefore knows that it did not exist.
-    package mutating func madeAnew(_ zone: ZoneID) { vanished.remove(zone) }
+    package mutating func zoneCreated(_ zone: ZoneID) { vanished.remove(zone) }
 
     /// Records that the relay has accepted a write to a zone, or has created it.
     package mutating func wrote(_ zone: ZoneID) {
@@ -61,13 +61,13 @@ package struct FeedState: Equatable, Sendable {
     }
 
     /// Starts listing the database from the beginning.
-    mutating func listingBegins() {
+    mutating func listingBegan() {
         listing = []
         written = []
     }
 
     /// Ends the listing of the database.
-    mutating func listingEnds() {
+    mutating func listingEnded() {
         listing = nil
         written = []
         // The next listing is read after the writes.

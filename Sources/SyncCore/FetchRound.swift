@@ -10,10 +10,10 @@ package struct FetchRound: Sendable {
     package enum Event: Sendable {
         case began
         case databasePage(changed: [ZoneID], deleted: [ZoneID], token: SyncToken, moreComing: Bool)
-        case databaseFailed(Trouble)
+        case databaseFailed(SyncFailure)
         /// With a `failure`, the relay could not return every record of the page.
-        case zonePage(ZoneID, token: SyncToken, moreComing: Bool, failure: Trouble? = nil)
-        case zoneFailed(ZoneID, Trouble)
+        case zonePage(ZoneID, token: SyncToken, moreComing: Bool, failure: SyncFailure? = nil)
+        case zoneFailed(ZoneID, SyncFailure)
         /// A notice arrived during the round: fetch that zone (again).
         case noticed(ZoneID)
     }
@@ -23,24 +23,24 @@ package struct FetchRound: Sendable {
         /// The first request of this round for a zone follows.
         case zoneBegins(ZoneID)
         case askZone(ZoneID, since: SyncToken?)
-        case zoneEnded(ZoneID, Trouble?)
+        case zoneEnded(ZoneID, SyncFailure?)
         case finished(Outcome)
     }
 
     package struct Outcome: Equatable, Sendable {
         /// The failure that ended the whole round.
-        package var trouble: Trouble?
+        package var syncFailure: SyncFailure?
         /// The failures of single zones.
-        package var zoneTroubles: [ZoneID: Trouble] = [:]
+        package var zoneFailures: [ZoneID: SyncFailure] = [:]
         package var fetched: Set<ZoneID> = []
         /// Whether the database's feed was read to its end.
-        package var sawDatabase = false
+        package var reachedDatabaseEnd = false
 
         package init() {}
     }
 
     /// The maximum number of zones that are fetched concurrently.
-    static let parallel = 4
+    static let maxConcurrentZones = 4
     /// How many times a page may repeat its token and still announce more.
     package static let maxRepeats = 3
 
@@ -51,18 +51,18 @@ package struct FetchRound: Sendable {
         /// A notice arrived during a request whose page may have been read before the change.
         var isStale = false
         /// Why a record is missing: the zone is then not complete, and its stored token stays before that page.
-        var failure: Trouble?
+        var failure: SyncFailure?
         /// Whether the zone is asked for only because the scope names it.
         let isNamedOnly: Bool
         /// The position after that page.
-        var beyond: SyncToken?
+        var tokenAfterFailure: SyncToken?
 
         init(isNamedOnly: Bool = false) { self.isNamedOnly = isNamedOnly }
 
         /// Starts again without a token because the token has expired.
-        mutating func startsOver() {
+        mutating func startOver() {
             expiredOnce = true
-            (failure, beyond) = (nil, nil)
+            (failure, tokenAfterFailure) = (nil, nil)
         }
 
         /// Returns `false` if too many pages in a row announce more without making progress.
@@ -74,14 +74,14 @@ package struct FetchRound: Sendable {
 
     private let scope: ZoneScope
     private let prioritized: [ZoneID]
-    private let held: Set<ZoneID>
+    private let backingOff: Set<ZoneID>
     private var needsDatabase: Bool
     private var isAskingDatabase = false
     private var database = Progress()
     private var inFlight: [ZoneID: Progress] = [:]
     private var outcome = Outcome()
     /// Zones that were missing when they were fetched and then reported as changed: created again in between.
-    private var returned: Set<ZoneID> = []
+    private var recreated: Set<ZoneID> = []
     private var isFinished = false
 
     /// Creates a round.
@@ -90,12 +90,13 @@ package struct FetchRound: Sendable {
     ///   - asksDatabase: `false` for a notice about a known zone, which is fetched directly.
     ///   - scope: The zones to fetch.
     ///   - prioritized: Zones to fetch before all others, in this order.
-    ///   - held: Zones that are backing off and wait for a later round.
-    package init(asksDatabase: Bool, scope: ZoneScope = .all, prioritized: [ZoneID] = [], held: Set<ZoneID> = []) {
+    ///   - backingOff: Zones that are backing off and wait for a later round.
+    package init(asksDatabase: Bool, scope: ZoneScope = .all, prioritized: [ZoneID] = [], backingOff: Set<ZoneID> = [])
+    {
         needsDatabase = asksDatabase
         self.scope = scope
         self.prioritized = prioritized
-        self.held = held
+        self.backingOff = backingOff
     }
 
     package mutating func handle(_ event: Event, state: inout FeedState) -> [Effect] {
@@ -104,10 +105,10 @@ package struct FetchRound: Sendable {
         case .began: break
         case .databasePage(let changed, let deleted, let token, let moreComing):
             databasePage(changed, deleted, token, moreComing, &state)
-        case .databaseFailed(let trouble): databaseFailed(trouble, &state)
+        case .databaseFailed(let syncFailure): databaseFailed(syncFailure, &state)
         case .zonePage(let zone, let token, let moreComing, let failure):
             effects += zonePage(zone, token, moreComing, failure, &state)
-        case .zoneFailed(let zone, let trouble): effects += zoneFailed(zone, trouble, &state)
+        case .zoneFailed(let zone, let syncFailure): effects += zoneFailed(zone, syncFailure, &state)
         case .noticed(let zone):
             // A zone being fetched requests another page; any other zone is started when the next response arrives.
             inFlight[zone]?.isStale = true
@@ -118,7 +119,7 @@ package struct FetchRound: Sendable {
 
     /// Returns whether this round will fetch the zone, so that a notice about it needs no further round.
     package func covers(_ zone: ZoneID) -> Bool {
-        !isFinished && outcome.trouble == nil && outcome.zoneTroubles[zone] == nil && !held.contains(zone)
+        !isFinished && outcome.syncFailure == nil && outcome.zoneFailures[zone] == nil && !backingOff.contains(zone)
             && scope.contains(zone)
     }
 
@@ -132,36 +133,36 @@ package struct FetchRound: Sendable {
         _ state: inout FeedState
     ) {
         isAskingDatabase = false
-        deleted.forEach { state.toldOfLoss($0) }
+        deleted.forEach { state.deletionReported($0) }
         for zone in changed {
             state.changed(zone)
             // Only once per round, because a faulty relay could alternate between the two forever.
-            if outcome.zoneTroubles[zone]?.kind == .zoneGone, returned.insert(zone).inserted {
-                outcome.zoneTroubles[zone] = nil
+            if outcome.zoneFailures[zone]?.kind == .zoneNotFound, recreated.insert(zone).inserted {
+                outcome.zoneFailures[zone] = nil
             }
         }
         let isSound = database.accepts(token, after: state.databaseToken, moreComing: moreComing)
         state.databaseToken = token
         guard isSound else {
-            outcome.trouble = Trouble(.protocolBroken)
+            outcome.syncFailure = SyncFailure(.protocolViolation)
             return
         }
         guard !moreComing else { return }
-        state.listingEnds()
+        state.listingEnded()
         guard state.databaseToken != nil else { return }
         needsDatabase = false
-        outcome.sawDatabase = true
+        outcome.reachedDatabaseEnd = true
     }
 
-    private mutating func databaseFailed(_ trouble: Trouble, _ state: inout FeedState) {
+    private mutating func databaseFailed(_ syncFailure: SyncFailure, _ state: inout FeedState) {
         isAskingDatabase = false
-        guard trouble.kind == .tokenExpired else {
-            outcome.trouble = trouble
+        guard syncFailure.kind == .tokenExpired else {
+            outcome.syncFailure = syncFailure
             return
         }
         state.databaseToken = nil
         // Twice in a row would be a loop.
-        if database.expiredOnce { outcome.trouble = trouble }
+        if database.expiredOnce { outcome.syncFailure = syncFailure }
         database.expiredOnce = true
     }
 
@@ -171,21 +172,21 @@ package struct FetchRound: Sendable {
         _ zone: ZoneID,
         _ token: SyncToken,
         _ moreComing: Bool,
-        _ failure: Trouble?,
+        _ failure: SyncFailure?,
         _ state: inout FeedState
     ) -> [Effect] {
         guard var progress = inFlight[zone] else { return [] }
-        let asked = progress.beyond ?? state.zoneTokens[zone]
+        let asked = progress.tokenAfterFailure ?? state.zoneTokens[zone]
         let isSound = progress.accepts(token, after: asked, moreComing: moreComing)
         progress.failure = progress.failure ?? failure
         // A token covers everything before it. A missing record does not delay the records after it, but the stored
         // token stays before it, so that the next fetch of the zone requests it again with everything after it.
-        if progress.failure == nil { state.zoneTokens[zone] = token } else { progress.beyond = token }
-        guard isSound else { return end(zone, Trouble(.protocolBroken)) }
+        if progress.failure == nil { state.zoneTokens[zone] = token } else { progress.tokenAfterFailure = token }
+        guard isSound else { return end(zone, SyncFailure(.protocolViolation)) }
         if moreComing || progress.isStale {
             progress.isStale = progress.isStale && moreComing
             inFlight[zone] = progress
-            return outcome.trouble == nil ? [.askZone(zone, since: token)] : end(zone, progress.failure)
+            return outcome.syncFailure == nil ? [.askZone(zone, since: token)] : end(zone, progress.failure)
         }
         if let failure = progress.failure { return end(zone, failure) }
         state.fetched(zone)
@@ -193,33 +194,33 @@ package struct FetchRound: Sendable {
         return end(zone, nil)
     }
 
-    private mutating func zoneFailed(_ zone: ZoneID, _ trouble: Trouble, _ state: inout FeedState) -> [Effect] {
+    private mutating func zoneFailed(_ zone: ZoneID, _ syncFailure: SyncFailure, _ state: inout FeedState) -> [Effect] {
         guard let progress = inFlight[zone] else { return [] }
-        switch trouble.kind {
+        switch syncFailure.kind {
         case .tokenExpired where !progress.expiredOnce:
             state.zoneTokens[zone] = nil
-            inFlight[zone]?.startsOver()
+            inFlight[zone]?.startOver()
             return [.askZone(zone, since: nil)]
         case .tokenExpired:
             state.zoneTokens[zone] = nil
-        case .zoneGone where progress.isNamedOnly: break
-        case .zoneGone:
-            state.foundGone(zone)
+        case .zoneNotFound where progress.isNamedOnly: break
+        case .zoneNotFound:
+            state.zoneFoundMissing(zone)
             // Only the database's feed tells what happened to the zone, even if it was read before the zone was
             // deleted. At most once per zone, since a round does not fetch a missing zone again.
             needsDatabase = true
         case .network, .busy, .account, .cancelled:
             // The other zones would fail in the same way.
-            outcome.trouble = outcome.trouble ?? trouble
-        case .zoneBusy, .limitExceeded, .protocolBroken, .refused: break
+            outcome.syncFailure = outcome.syncFailure ?? syncFailure
+        case .zoneBusy, .limitExceeded, .protocolViolation, .refused: break
         }
-        return end(zone, trouble)
+        return end(zone, syncFailure)
     }
 
-    private mutating func end(_ zone: ZoneID, _ trouble: Trouble?) -> [Effect] {
+    private mutating func end(_ zone: ZoneID, _ syncFailure: SyncFailure?) -> [Effect] {
         inFlight[zone] = nil
-        if let trouble { outcome.zoneTroubles[zone] = trouble }
-        return [.zoneEnded(zone, trouble)]
+        if let syncFailure { outcome.zoneFailures[zone] = syncFailure }
+        return [.zoneEnded(zone, syncFailure)]
     }
 
     // MARK: Effects
@@ -227,16 +228,16 @@ package struct FetchRound: Sendable {
     private mutating func next(_ state: inout FeedState) -> [Effect] {
         guard !isFinished, !isAskingDatabase else { return [] }
         var effects: [Effect] = []
-        if outcome.trouble == nil {
+        if outcome.syncFailure == nil {
             if needsDatabase, inFlight.isEmpty {
                 isAskingDatabase = true
-                if state.databaseToken == nil { state.listingBegins() }
+                if state.databaseToken == nil { state.listingBegan() }
                 return [.askDatabase(since: state.databaseToken)]
             } else if !needsDatabase {
                 effects = beginZones(state)
             }
         }
-        if inFlight.isEmpty, effects.isEmpty, outcome.trouble != nil || !needsDatabase {
+        if inFlight.isEmpty, effects.isEmpty, outcome.syncFailure != nil || !needsDatabase {
             isFinished = true
             effects.append(.finished(outcome))
         }
@@ -247,8 +248,9 @@ package struct FetchRound: Sendable {
         var effects: [Effect] = []
         let named = namedOnly(state)
         let waiting = prioritized.filter(state.unfetched.contains) + state.unfetched + named
-        for zone in waiting where inFlight.count < Self.parallel {
-            guard inFlight[zone] == nil, outcome.zoneTroubles[zone] == nil, !held.contains(zone), scope.contains(zone)
+        for zone in waiting where inFlight.count < Self.maxConcurrentZones {
+            guard inFlight[zone] == nil, outcome.zoneFailures[zone] == nil, !backingOff.contains(zone),
+                scope.contains(zone)
             else { continue }
             inFlight[zone] = Progress(isNamedOnly: named.contains(zone))
             effects += [.zoneBegins(zone), .askZone(zone, since: state.zoneTokens[zone])]
@@ -260,7 +262,7 @@ package struct FetchRound: Sendable {
     ///
     /// Such a zone is asked for so that the caller learns that it does not exist. The default zone has no feed.
     private func namedOnly(_ state: FeedState) -> [ZoneID] {
-        guard outcome.sawDatabase, case .only(let zones) = scope else { return [] }
+        guard outcome.reachedDatabaseEnd, case .only(let zones) = scope else { return [] }
         return
             zones
             .filter { !$0.isDefault && state.zoneTokens[$0] == nil && !state.unfetched.contains($0) }

@@ -3,7 +3,7 @@
 /// See Sync.md, "Merging".
 package enum Merge {
     /// The side whose value is kept if both sides changed a field.
-    package enum Trump: Hashable, Sendable { case mine, theirs }
+    package enum Winner: Hashable, Sendable { case mine, theirs }
 
     /// The merged fields, and the names of the fields where one side's change was lost.
     package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
@@ -23,7 +23,7 @@ package enum Merge {
         base: [String: Value],
         mine: [String: Value],
         theirs: [String: Value],
-        trump: Trump
+        preferring: Winner
     ) -> Outcome<Value> {
         var merged = theirs
         var lost: [String] = []
@@ -32,7 +32,7 @@ package enum Merge {
             guard mine[name] != old, mine[name] != theirs[name] else { continue }
             if theirs[name] != old {
                 lost.append(name)
-                if trump == .theirs { continue }
+                if preferring == .theirs { continue }
             }
             merged[name] = mine[name]
         }

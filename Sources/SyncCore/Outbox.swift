@@ -19,35 +19,35 @@ package struct Outbox: Sendable {
     /// An entry keeps its place if the same operation is added again, so that a parent edited twice is still sent
     /// before its child. Kept sorted, because sorting thousands of entries for each batch of a few hundred would take
     /// longer than sending.
-    private var line: [Entry?] = []
-    private var places: [RecordID: Int] = [:]
-    private var clock: UInt64 = 0
+    private var entries: [Entry?] = []
+    private var positions: [RecordID: Int] = [:]
+    private var latestVersion: UInt64 = 0
 
     package init() {}
 
-    package var count: Int { places.count }
-    package var isEmpty: Bool { places.isEmpty }
+    package var count: Int { positions.count }
+    package var isEmpty: Bool { positions.isEmpty }
 
-    package subscript(id: RecordID) -> Entry? { places[id].flatMap { line[$0] } }
+    package subscript(id: RecordID) -> Entry? { positions[id].flatMap { entries[$0] } }
 
     /// All entries, oldest first.
-    package var pending: [Entry] { line.compactMap { $0 } }
+    package var pending: [Entry] { entries.compactMap { $0 } }
 
     /// The newest version assigned so far; read it before the data.
-    package var version: UInt64 { clock }
+    package var version: UInt64 { latestVersion }
 
     package mutating func add(_ operation: Operation, _ id: RecordID) {
-        clock += 1
-        if let place = places[id] {
-            guard line[place]?.operation != operation else {
-                line[place]?.version = clock
+        latestVersion += 1
+        if let place = positions[id] {
+            guard entries[place]?.operation != operation else {
+                entries[place]?.version = latestVersion
                 return
             }
-            line[place] = nil
+            entries[place] = nil
         }
-        places[id] = line.count
-        line.append(Entry(id: id, operation: operation, version: clock))
-        closeRanks()
+        positions[id] = entries.count
+        entries.append(Entry(id: id, operation: operation, version: latestVersion))
+        compact()
     }
 
     /// Removes an entry if it still has this operation.
@@ -56,20 +56,20 @@ package struct Outbox: Sendable {
     }
 
     /// Removes an entry after the relay's final answer, unless it has changed since `version` was the newest.
-    package mutating func settled(_ id: RecordID, version: UInt64) {
-        if let entry = self[id], Self.settles(entry, version: version) { drop(id) }
+    package mutating func confirmed(_ id: RecordID, version: UInt64) {
+        if let entry = self[id], Self.confirms(entry, version: version) { drop(id) }
     }
 
     private mutating func drop(_ id: RecordID) {
-        guard let place = places.removeValue(forKey: id) else { return }
-        line[place] = nil
-        closeRanks()
+        guard let place = positions.removeValue(forKey: id) else { return }
+        entries[place] = nil
+        compact()
     }
 
     /// Removes the gaps once they are more than half of the line.
-    private mutating func closeRanks() {
-        guard line.count > 2 * places.count + 64 else { return }
-        line.removeAll { $0 == nil }
-        for (place, entry) in line.enumerated() { if let entry { places[entry.id] = place } }
+    private mutating func compact() {
+        guard entries.count > 2 * positions.count + 64 else { return }
+        entries.removeAll { $0 == nil }
+        for (place, entry) in entries.enumerated() { if let entry { positions[entry.id] = place } }
     }
 }

@@ -4,7 +4,7 @@ import Records
 
 extension Outbox {
     /// Returns whether an answer removes an entry: not if the record has changed since it was sent.
-    static func settles(_ entry: Entry, version: UInt64) -> Bool {
+    static func confirms(_ entry: Entry, version: UInt64) -> Bool {
         entry.version <= version || PlantedFault.newerVersionCleared.isPlanted
     }
 }

@@ -17,7 +17,7 @@ package struct PublicPoll: Sendable {
     }
 
     /// A record in a page of results.
-    package struct Sighting: Hashable, Sendable {
+    package struct ListedRecord: Hashable, Sendable {
         package var recordName: String
         package var changeTag: String
         /// Assigned by the relay, never by this client.
@@ -34,10 +34,10 @@ package struct PublicPoll: Sendable {
         case started
         /// The application requests a poll now.
         case pollNow
-        case page(type: String, [Sighting], moreComing: Bool)
-        case failed(type: String, Trouble)
+        case page(type: String, [ListedRecord], moreComing: Bool)
+        case failed(type: String, SyncFailure)
         /// The relay asked the whole database to wait: no poll begins by itself before that time.
-        case held(until: Moment)
+        case backingOff(until: Instant)
         case timerFired
     }
 
@@ -48,10 +48,10 @@ package struct PublicPoll: Sendable {
         /// Apply the new records of the page just reported, given by their positions.
         case apply(type: String, positions: [Int])
         /// All pages of this type were read, or the type failed.
-        case ended(type: String, Trouble?)
+        case ended(type: String, SyncFailure?)
         /// All types have ended.
         case pollEnded
-        case wake(at: Moment?)
+        case wake(at: Instant?)
     }
 
     /// The progress of one record type; to be stored with the data.
@@ -68,16 +68,16 @@ package struct PublicPoll: Sendable {
     private let settings: Settings
     private let types: [String]
     /// The parameters of this poll, for creating another one from other marks.
-    package var followedSettings: Settings { settings }
-    package var followedTypes: [String] { types }
+    package var currentSettings: Settings { settings }
+    package var polledTypes: [String] { types }
     package private(set) var marks: [String: Mark]
-    private var asking: Set<String> = []
-    private var wantsAgain = false
+    private var queryingTypes: Set<String> = []
+    private var wantsAnotherPoll = false
     private var backoff = Backoff.requests
-    private var trouble: Trouble?
-    private var began = Moment.start
-    private var dueAt: Moment?
-    private var heldUntil: Moment?
+    private var syncFailure: SyncFailure?
+    private var began = Instant.start
+    private var dueAt: Instant?
+    private var notBefore: Instant?
 
     /// Creates a poll; `marks` are those stored at the end of the last run.
     package init(types: [String], settings: Settings = Settings(), marks: [String: Mark] = [:]) {
@@ -87,11 +87,11 @@ package struct PublicPoll: Sendable {
     }
 
     /// The time of the next poll; `nil` before the start and during a poll.
-    package var nextPoll: Moment? { due }
+    package var nextPoll: Instant? { due }
 
     package mutating func handle(
         _ event: Event,
-        at now: Moment,
+        at now: Instant,
         using random: inout some RandomNumberGenerator
     ) -> [Effect] {
         switch event {
@@ -100,37 +100,37 @@ package struct PublicPoll: Sendable {
             return beginIfDue(now)
         case .pollNow: return begin(now)
         case .timerFired: return beginIfDue(now)
-        case .held(let until):
-            heldUntil = until
+        case .backingOff(let until):
+            notBefore = until
             return [.wake(at: due)]
-        case .page(let type, let sightings, let moreComing):
-            guard asking.contains(type) else { return [] }
-            let news = see(sightings, type)
+        case .page(let type, let listed, let moreComing):
+            guard queryingTypes.contains(type) else { return [] }
+            let news = newPositions(listed, type)
             var effects: [Effect] = news.isEmpty ? [] : [.apply(type: type, positions: news)]
             if moreComing { effects.append(.nextPage(type: type)) } else { effects += end(type, nil, now, &random) }
             return effects
-        case .failed(let type, let trouble):
-            guard asking.contains(type) else { return [] }
-            return end(type, trouble, now, &random)
+        case .failed(let type, let syncFailure):
+            guard queryingTypes.contains(type) else { return [] }
+            return end(type, syncFailure, now, &random)
         }
     }
 
-    private var due: Moment? { dueAt.map { max($0, heldUntil ?? $0) } }
+    private var due: Instant? { dueAt.map { max($0, notBefore ?? $0) } }
 
-    private mutating func beginIfDue(_ now: Moment) -> [Effect] {
+    private mutating func beginIfDue(_ now: Instant) -> [Effect] {
         guard let due, due <= now else { return [.wake(at: due)] }
         return begin(now)
     }
 
-    private mutating func begin(_ now: Moment) -> [Effect] {
-        guard asking.isEmpty else {
-            wantsAgain = true
+    private mutating func begin(_ now: Instant) -> [Effect] {
+        guard queryingTypes.isEmpty else {
+            wantsAnotherPoll = true
             return []
         }
         began = now
-        trouble = nil
+        syncFailure = nil
         dueAt = nil
-        asking = Set(types)
+        queryingTypes = Set(types)
         guard !types.isEmpty else { return [.pollEnded] }
         return [.wake(at: nil)] + types.map { .query(type: $0, since: start(of: $0)) }
     }
@@ -138,7 +138,7 @@ package struct PublicPoll: Sendable {
     /// Resets a type to its mark before the last page, which could not be stored.
     ///
     /// Must be followed by a `failed` event.
-    package mutating func takeBack(_ type: String, to mark: Mark?) { marks[type] = mark }
+    package mutating func restore(_ type: String, to mark: Mark?) { marks[type] = mark }
 
     private func start(of type: String) -> Timestamp? {
         guard let watermark = marks[type]?.watermark else { return nil }
@@ -146,11 +146,10 @@ package struct PublicPoll: Sendable {
     }
 
     /// Records a page's records and returns the positions of the new ones.
-    private mutating func see(_ sightings: [Sighting], _ type: String) -> [Int] {
+    private mutating func newPositions(_ listed: [ListedRecord], _ type: String) -> [Int] {
         var mark = marks[type] ?? Mark()
         var news: [Int] = []
-        for (position, sighting) in sightings.enumerated() where mark.recent[sighting.recordName] != sighting.changeTag
-        {
+        for (position, sighting) in listed.enumerated() where mark.recent[sighting.recordName] != sighting.changeTag {
             news.append(position)
             mark.recent[sighting.recordName] = sighting.changeTag
             mark.recentTimes[sighting.recordName] = sighting.modified
@@ -170,21 +169,21 @@ package struct PublicPoll: Sendable {
 
     private mutating func end(
         _ type: String,
-        _ failure: Trouble?,
-        _ now: Moment,
+        _ failure: SyncFailure?,
+        _ now: Instant,
         _ random: inout some RandomNumberGenerator
     ) -> [Effect] {
-        asking.remove(type)
-        if let failure, failure.isRetriedAutomatically { trouble = trouble ?? failure }
+        queryingTypes.remove(type)
+        if let failure, failure.isRetriedAutomatically { syncFailure = syncFailure ?? failure }
         var effects: [Effect] = [.ended(type: type, failure)]
-        guard asking.isEmpty else { return effects }
+        guard queryingTypes.isEmpty else { return effects }
         effects.append(.pollEnded)
-        if wantsAgain {
-            wantsAgain = false
+        if wantsAnotherPoll {
+            wantsAnotherPoll = false
             return effects + begin(now)
         }
-        if let trouble {
-            dueAt = now + (trouble.retryAfter ?? min(backoff.failed(using: &random), settings.interval))
+        if let syncFailure {
+            dueAt = now + (syncFailure.retryAfter ?? min(backoff.failed(using: &random), settings.interval))
         } else {
             backoff.succeeded()
             dueAt = max(now, began + settings.interval)

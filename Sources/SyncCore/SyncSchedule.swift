@@ -42,54 +42,58 @@ package struct SyncSchedule: Sendable {
         case fetchFinished(FetchRound.Outcome)
         case sendFinished(SendOutcome)
         /// An operation that is not scheduled here, such as a poll of the public database, has failed.
-        case met(Trouble)
+        case operationFailed(SyncFailure)
         case accountChanged(isUsable: Bool)
         case timerFired
     }
 
     package enum Effect: Equatable, Sendable {
         /// If `asksDatabase` is `false`, fetch only the zones that are known to have changed.
-        case fetch(asksDatabase: Bool, held: Set<ZoneID>)
+        case fetch(asksDatabase: Bool, backingOff: Set<ZoneID>)
         case send
         /// Replaces the previous wake-up; `nil` cancels it.
-        case wake(at: Moment?)
+        case wake(at: Instant?)
     }
 
     /// The result of a round of sending.
     package struct SendOutcome: Hashable, Sendable {
         /// The failure that ended the round; it is retried automatically.
-        package var trouble: Trouble?
+        package var syncFailure: SyncFailure?
         /// Whether the relay confirmed something.
         package var madeProgress: Bool
         /// Whether something was rejected permanently and reported to the application.
-        package var hadRefusals: Bool
+        package var hadRejections: Bool
         /// Failures of single zones that are retried automatically and do not delay other zones.
-        package var zoneTroubles: [ZoneID: Trouble] = [:]
+        package var zoneFailures: [ZoneID: SyncFailure] = [:]
         /// Whether everything that is left to send is in zones that are backing off.
-        package var leavesHeldOnly = false
+        package var onlyZonesBackingOffRemain = false
 
-        package init(trouble: Trouble? = nil, madeProgress: Bool = false, hadRefusals: Bool = false) {
-            self.trouble = trouble
+        package init(syncFailure: SyncFailure? = nil, madeProgress: Bool = false, hadRejections: Bool = false) {
+            self.syncFailure = syncFailure
             self.madeProgress = madeProgress
-            self.hadRefusals = hadRefusals
+            self.hadRejections = hadRejections
         }
     }
 
     /// The back-off state of fetching or sending, or of one zone.
-    private struct Lane {
+    private struct BackoffState {
         var isBusy = false
         var backoff = Backoff.requests
-        var notBefore: Moment?
+        var notBefore: Instant?
         /// Whether it waits because the network was unreachable: a connection that opens ends the wait.
         var waitsForNetwork = false
 
-        mutating func failed(_ trouble: Trouble, at now: Moment, using random: inout some RandomNumberGenerator) {
+        mutating func failed(
+            _ syncFailure: SyncFailure,
+            at now: Instant,
+            using random: inout some RandomNumberGenerator
+        ) {
             // Not a failure, so no back-off; the delay only prevents a tight loop if rounds are cancelled as they
             // begin.
-            if trouble.kind == .cancelled { return notBefore = max(notBefore ?? now, now + Backoff.requests.first) }
-            let wait = trouble.retryAfter ?? backoff.failed(using: &random)
+            if syncFailure.kind == .cancelled { return notBefore = max(notBefore ?? now, now + Backoff.requests.first) }
+            let wait = syncFailure.retryAfter ?? backoff.failed(using: &random)
             notBefore = now + wait
-            waitsForNetwork = trouble.kind == .network && trouble.retryAfter == nil
+            waitsForNetwork = syncFailure.kind == .network && syncFailure.retryAfter == nil
         }
 
         mutating func succeeded() {
@@ -110,56 +114,56 @@ package struct SyncSchedule: Sendable {
     private var wantsDatabase = false
     private var wantedZones: Set<ZoneID> = []
     private var hasPending = false
-    private var fetchLane = Lane()
-    private var sendLane = Lane()
+    private var fetchState = BackoffState()
+    private var sendState = BackoffState()
     /// The time until which the relay asked the whole database to wait.
-    private var databaseHeldUntil: Moment?
-    private var zoneLanes: [ZoneID: Lane] = [:]
+    private var databaseNotBefore: Instant?
+    private var zoneFetchStates: [ZoneID: BackoffState] = [:]
     /// The back-off of the zones to which nothing can be sent now.
-    private var sendZoneLanes: [ZoneID: Lane] = [:]
+    private var zoneSendStates: [ZoneID: BackoffState] = [:]
     /// Whether everything pending is in those zones, until the outbox changes.
-    private var awaitsZones = false
-    private var lastSendBegan: Moment?
+    private var waitsForZones = false
+    private var lastSendBegan: Instant?
     /// The number of consecutive rounds with rejections and no success: an application that resends the same data must
     /// not cause a loop.
-    private var fruitlessSends = 0
+    private var sendsWithoutProgress = 0
     /// After a reconnection, changes are fetched before local changes are sent, so that conflicts are found locally.
     private var fetchesBeforeSending = false
-    private var pollAt: Moment?
+    private var pollAt: Instant?
 
     /// - Parameters:
     ///   - settings: The settings.
     ///   - heldUntil: The end of a `retryAfter` that was still running when the state was saved.
-    package init(settings: Settings = Settings(), heldUntil: Moment? = nil) {
+    package init(settings: Settings = Settings(), heldUntil: Instant? = nil) {
         self.settings = settings
-        databaseHeldUntil = heldUntil
+        databaseNotBefore = heldUntil
     }
 
     /// The time until which the relay asked the whole database to wait; to be saved across restarts.
-    package var heldUntil: Moment? { databaseHeldUntil }
+    package var heldUntil: Instant? { databaseNotBefore }
 
     /// Returns the zones whose fetches are backing off.
-    package func heldZones(at now: Moment) -> Set<ZoneID> {
-        Set(zoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
+    package func zonesBackingOff(at now: Instant) -> Set<ZoneID> {
+        Set(zoneFetchStates.filter { ($0.value.notBefore ?? now) > now }.keys)
     }
 
     /// Returns the zones to which sending is backing off.
-    package func zonesHeldFromSending(at now: Moment) -> Set<ZoneID> {
-        Set(sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
+    package func zonesBackingOffFromSending(at now: Instant) -> Set<ZoneID> {
+        Set(zoneSendStates.filter { ($0.value.notBefore ?? now) > now }.keys)
     }
 
     /// A description of the work in progress or pending; `nil` if only polls are scheduled.
     package var unfinished: String? {
         guard isStarted, settings.isAutomatic, isAccountUsable else { return nil }
-        if fetchLane.isBusy { return "is fetching" }
-        if sendLane.isBusy { return "is sending" }
+        if fetchState.isBusy { return "is fetching" }
+        if sendState.isBusy { return "is sending" }
         if hasPending { return "has changes to send" }
         return wantsDatabase || !wantedZones.isEmpty ? "has changes to fetch" : nil
     }
 
     package mutating func handle(
         _ event: Event,
-        at now: Moment,
+        at now: Instant,
         using random: inout some RandomNumberGenerator
     ) -> [Effect] {
         switch event {
@@ -177,24 +181,24 @@ package struct SyncSchedule: Sendable {
         case .noticed(nil): wantsDatabase = true
         case .outboxChanged(let isEmpty):
             hasPending = !isEmpty
-            awaitsZones = false
-        case .fetchBegan: fetchLane.isBusy = true
+            waitsForZones = false
+        case .fetchBegan: fetchState.isBusy = true
         case .sendBegan:
-            sendLane.isBusy = true
+            sendState.isBusy = true
             lastSendBegan = now
         case .fetchFinished(let outcome): fetchFinished(outcome, now, &random)
         case .sendFinished(let outcome): sendFinished(outcome, now, &random)
-        case .met(let trouble): note(retryAfter: trouble, now)
+        case .operationFailed(let syncFailure): note(retryAfter: syncFailure, now)
         case .accountChanged(let isUsable):
             isAccountUsable = isUsable
             if isUsable {
                 wantsDatabase = true
-                fetchLane.succeeded()
-                sendLane.succeeded()
+                fetchState.succeeded()
+                sendState.succeeded()
             }
         case .timerFired: timerFired(now)
         }
-        return act(now)
+        return nextEffects(now)
     }
 
     // MARK: Events
@@ -203,96 +207,96 @@ package struct SyncSchedule: Sendable {
         isChannelOpen = true
         pollAt = nil
         wantsDatabase = true
-        fetchesBeforeSending = hasPending && !sendLane.isBusy
-        fetchLane.networkReturned()
-        sendLane.networkReturned()
+        fetchesBeforeSending = hasPending && !sendState.isBusy
+        fetchState.networkReturned()
+        sendState.networkReturned()
     }
 
     private mutating func fetchFinished(
         _ outcome: FetchRound.Outcome,
-        _ now: Moment,
+        _ now: Instant,
         _ random: inout some RandomNumberGenerator
     ) {
-        fetchLane.isBusy = false
+        fetchState.isBusy = false
         fetchesBeforeSending = false
-        if let trouble = outcome.trouble {
-            note(retryAfter: trouble, now)
-            fetchLane.failed(trouble, at: now, using: &random)
+        if let syncFailure = outcome.syncFailure {
+            note(retryAfter: syncFailure, now)
+            fetchState.failed(syncFailure, at: now, using: &random)
             // With an open connection nothing else would trigger another fetch; the back-off limits the rate.
             wantsDatabase = true
         } else {
-            fetchLane.succeeded()
+            fetchState.succeeded()
         }
-        for zone in outcome.fetched { zoneLanes[zone] = nil }
-        for (zone, trouble) in outcome.zoneTroubles where outcome.trouble == nil {
+        for zone in outcome.fetched { zoneFetchStates[zone] = nil }
+        for (zone, syncFailure) in outcome.zoneFailures where outcome.syncFailure == nil {
             // The database's feed reports zones that are gone.
-            guard trouble.kind != .zoneGone else { continue }
-            zoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
+            guard syncFailure.kind != .zoneNotFound else { continue }
+            zoneFetchStates[zone, default: BackoffState()].failed(syncFailure, at: now, using: &random)
             wantedZones.insert(zone)
         }
         // A fetch of single zones does not delay the next poll of the database.
-        if !isChannelOpen || outcome.sawDatabase || pollAt == nil { schedulePoll(now, &random) }
+        if !isChannelOpen || outcome.reachedDatabaseEnd || pollAt == nil { schedulePoll(now, &random) }
     }
 
     private mutating func sendFinished(
         _ outcome: SendOutcome,
-        _ now: Moment,
+        _ now: Instant,
         _ random: inout some RandomNumberGenerator
     ) {
-        sendLane.isBusy = false
-        for (zone, trouble) in outcome.zoneTroubles {
-            sendZoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
+        sendState.isBusy = false
+        for (zone, syncFailure) in outcome.zoneFailures {
+            zoneSendStates[zone, default: BackoffState()].failed(syncFailure, at: now, using: &random)
         }
         // A successful request ends the back-off.
-        sendZoneLanes = sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }
-        awaitsZones = outcome.leavesHeldOnly
-        if let trouble = outcome.trouble {
-            note(retryAfter: trouble, now)
-            sendLane.failed(trouble, at: now, using: &random)
+        zoneSendStates = zoneSendStates.filter { ($0.value.notBefore ?? now) > now }
+        waitsForZones = outcome.onlyZonesBackingOffRemain
+        if let syncFailure = outcome.syncFailure {
+            note(retryAfter: syncFailure, now)
+            sendState.failed(syncFailure, at: now, using: &random)
             return
         }
-        fruitlessSends = outcome.madeProgress || !outcome.hadRefusals ? 0 : fruitlessSends + 1
+        sendsWithoutProgress = outcome.madeProgress || !outcome.hadRejections ? 0 : sendsWithoutProgress + 1
         // The first retry after a rejection is immediate, because the application has just merged.
-        if fruitlessSends > 1 {
-            sendLane.failed(Trouble(.refused), at: now, using: &random)
-        } else if fruitlessSends == 0 {
-            sendLane.succeeded()
+        if sendsWithoutProgress > 1 {
+            sendState.failed(SyncFailure(.refused), at: now, using: &random)
+        } else if sendsWithoutProgress == 0 {
+            sendState.succeeded()
         }
     }
 
-    private mutating func note(retryAfter trouble: Trouble, _ now: Moment) {
-        guard let wait = trouble.retryAfter, trouble.kind != .zoneBusy else { return }
-        databaseHeldUntil = max(databaseHeldUntil ?? now, now + wait)
+    private mutating func note(retryAfter syncFailure: SyncFailure, _ now: Instant) {
+        guard let wait = syncFailure.retryAfter, syncFailure.kind != .zoneBusy else { return }
+        databaseNotBefore = max(databaseNotBefore ?? now, now + wait)
     }
 
-    private mutating func timerFired(_ now: Moment) {
+    private mutating func timerFired(_ now: Instant) {
         if let pollAt, pollAt <= now {
             self.pollAt = nil
             wantsDatabase = true
         }
-        if let until = databaseHeldUntil, until <= now { databaseHeldUntil = nil }
+        if let until = databaseNotBefore, until <= now { databaseNotBefore = nil }
     }
 
-    private mutating func schedulePoll(_ now: Moment, _ random: inout some RandomNumberGenerator) {
+    private mutating func schedulePoll(_ now: Instant, _ random: inout some RandomNumberGenerator) {
         let interval = isChannelOpen ? settings.safetyInterval : settings.pollInterval
         pollAt = interval.map { now + $0.jittered(by: 0.2, using: &random) }
     }
 
     // MARK: Effects
 
-    private mutating func act(_ now: Moment) -> [Effect] {
+    private mutating func nextEffects(_ now: Instant) -> [Effect] {
         guard isStarted, settings.isAutomatic, isAccountUsable else { return [.wake(at: nil)] }
         var effects: [Effect] = []
         if let due = fetchDue(now), due <= now {
-            let held = heldZones(at: now)
-            effects.append(.fetch(asksDatabase: wantsDatabase, held: held))
-            fetchLane.isBusy = true
+            let backingOff = zonesBackingOff(at: now)
+            effects.append(.fetch(asksDatabase: wantsDatabase, backingOff: backingOff))
+            fetchState.isBusy = true
             wantsDatabase = false
-            wantedZones.formIntersection(held)
+            wantedZones.formIntersection(backingOff)
         }
         if let due = sendDue(now), due <= now {
             effects.append(.send)
-            sendLane.isBusy = true
+            sendState.isBusy = true
             lastSendBegan = now
         }
         let next = earlier(pollAt, earlier(fetchDue(now), sendDue(now)))
@@ -300,17 +304,17 @@ package struct SyncSchedule: Sendable {
     }
 
     /// Returns when the next fetch may begin; `nil` if none is wanted or one is in progress.
-    private func fetchDue(_ now: Moment) -> Moment? {
-        guard !fetchLane.isBusy else { return nil }
-        let zonesDue = wantedZones.map { zoneLanes[$0]?.notBefore ?? now }.min()
+    private func fetchDue(_ now: Instant) -> Instant? {
+        guard !fetchState.isBusy else { return nil }
+        let zonesDue = wantedZones.map { zoneFetchStates[$0]?.notBefore ?? now }.min()
         guard let wanted = wantsDatabase ? now : zonesDue else { return nil }
-        return max(wanted, fetchLane.notBefore ?? now, databaseHeldUntil ?? now)
+        return max(wanted, fetchState.notBefore ?? now, databaseNotBefore ?? now)
     }
 
-    private func sendDue(_ now: Moment) -> Moment? {
-        guard hasPending, !sendLane.isBusy, !fetchesBeforeSending else { return nil }
+    private func sendDue(_ now: Instant) -> Instant? {
+        guard hasPending, !sendState.isBusy, !fetchesBeforeSending else { return nil }
         let settled = lastSendBegan.map { $0 + settings.coalescing } ?? now
-        let zonesDue = awaitsZones ? sendZoneLanes.values.compactMap(\.notBefore).min() : nil
-        return max(settled, zonesDue ?? now, sendLane.notBefore ?? now, databaseHeldUntil ?? now)
+        let zonesDue = waitsForZones ? zoneSendStates.values.compactMap(\.notBefore).min() : nil
+        return max(settled, zonesDue ?? now, sendState.notBefore ?? now, databaseNotBefore ?? now)
     }
 }

@@ -28,7 +28,7 @@ struct Zonecast: AsyncParsableCommand {
             ConfigCommand.self, AssetsCommand.self, StorageCommand.self, BenchCommand.self, DoctorCommand.self,
             AlertsCommand.self,
             LogsCommand.self, LoginCommand.self, LogoutCommand.self, VersionCommand.self, CompletionsCommand.self,
-        ] + ToolVerbs.all + ToolVerbs.records
+        ] + CKToolCommands.all + CKToolCommands.records
     )
 
     static let version = "0.1.0"
@@ -38,7 +38,7 @@ struct Zonecast: AsyncParsableCommand {
 @main
 enum Main {
     static func main() async {
-        let (flags, arguments) = EverywhereFlags.take(from: Array(CommandLine.arguments.dropFirst()))
+        let (flags, arguments) = GlobalFlags.take(from: Array(CommandLine.arguments.dropFirst()))
         flags.apply()
         // For an unknown command, the library's help prints the root help and succeeds.
         if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
@@ -65,13 +65,13 @@ enum Main {
     private static func leave(with error: any Error, _ arguments: [String]) -> Never {
         let message = text(of: error)
         guard Zonecast.exitCode(for: error) != .success else {
-            Terminal.say(message.contains("USAGE: ") ? EverywhereFlags.added(to: message) : message)
+            Terminal.say(message.contains("USAGE: ") ? GlobalFlags.added(to: message) : message)
             end(0)
         }
         if arguments.last == "help", MistypedCommand.first(in: arguments.dropLast()) == nil,
             let text = help(of: arguments.dropLast())
         {
-            Terminal.say(EverywhereFlags.added(to: text))
+            Terminal.say(GlobalFlags.added(to: text))
             end(0)
         }
         if Zonecast.exitCode(for: error) == .validationFailure, let mistyped = MistypedCommand.first(in: arguments) {
@@ -103,10 +103,10 @@ enum Main {
     /// before.
     private static func leave(_ failure: CommandFailure, _ arguments: [String], words: String? = nil) -> Never {
         struct Refusal: Encodable { var code: String, reason: String }
-        if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasSpoken {
+        if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasWrittenOutput {
             try? Terminal.say(json: ["error": Refusal(code: failure.codeOrKind, reason: failure.description)])
         }
-        Terminal.complain(words ?? "zonecast: \(failure.description)")
+        Terminal.sayError(words ?? "zonecast: \(failure.description)")
         end(failure.exit.rawValue)
     }
 

@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(arguments: 1...4) func acknowledgedWritesSurviveAPowerCutAmongManyWriters(seed: UInt64) async throws {
-        let report = try await CrowdTrial(seed: seed).run()
+        let report = try await ConcurrentWritesTrial(seed: seed).run()
         #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
         #expect(report.acknowledged > 0)
     }

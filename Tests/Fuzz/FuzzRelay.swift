@@ -37,7 +37,7 @@ final class FuzzRelay: Sendable {
                 }
             ),
             hub: pushes ? NoticeHub(relayName: "fuzz", noticeID: { "n" }) : nil,
-            push: pushes ? PushService(gateway: NoGateway(), register: directory) : nil,
+            push: pushes ? PushDependencies(gateway: NoGateway(), register: directory) : nil,
             time: .system,
             random: .system
         )

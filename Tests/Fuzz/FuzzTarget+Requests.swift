@@ -432,7 +432,7 @@ private final class FuzzConsole: Sendable {
             ),
             time: time
         )
-        respond = ConsoleDoor(parts).before { _ in APIResponse(status: .notFound) }
+        respond = ConsoleMiddleware(parts).wrap { _ in APIResponse(status: .notFound) }
         let code = try accounts.makeOperatorLink()
         let body = #"{"code":"\#(code)","name":"ada@example.org","password":"correct horse"}"#
         let answer = await respond(Self.request(.post, "setup", "", Array(body.utf8), nil))

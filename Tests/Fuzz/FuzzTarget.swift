@@ -233,7 +233,7 @@ extension FuzzTarget {
         ]
     ) { input in
         _ = try? FieldsJSON.assets(in: input)
-        _ = try? FieldsJSON.bindingReferences(in: input)
+        _ = try? FieldsJSON.enforcedReferences(in: input)
         _ = try? FieldsJSON.select(.init(desiredKeys: ["title", "n"], numbersAsStrings: true), from: input)
         guard let entries = try? FieldsJSON.decode(input) else { return Finding("refused") }
         let written = FieldsJSON.encode(entries)

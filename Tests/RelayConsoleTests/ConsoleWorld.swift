@@ -79,7 +79,7 @@ final class ConsoleWorld: Sendable {
             time: time,
             push: push
         )
-        responder = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
+        responder = ConsoleMiddleware(isOpen ? parts : nil).wrap { _ in APIResponse(status: .teapot) }
     }
 
     deinit {

@@ -21,7 +21,7 @@ import Testing
                 return count
             }
             guard sum <= limit else { return .tooLarge }
-            guard sum % 3 == 0 else { return .goOn }
+            guard sum % 3 == 0 else { return .proceed }
             DispatchQueue.global().async { whenReady() }
             return .wait
         }

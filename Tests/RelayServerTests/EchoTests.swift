@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func aMessageSentWithTheHandshakeIsNotLost() async throws {
+    @Test func messageSentWithHandshakeIsReceived() async throws {
         try await withEcho { port in
             let socket = try await SocketPeer.connect(port: port, early: SocketPeer.text("early"))
             #expect(try await socket.frames(1).map(\.text) == ["early"])
@@ -178,7 +178,7 @@ import Testing
     }
 
     @Test func theEchoEndpointRequiresLoopback() async throws {
-        await #expect(throws: ListenError.testDoorBeyondLoopback) {
+        await #expect(throws: ListenError.echoBeyondLoopback) {
             try await withServer({
                 $0.host = "0.0.0.0"
                 $0.testDoor = true

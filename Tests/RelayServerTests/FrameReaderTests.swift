@@ -63,7 +63,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
     }
 
     /// The incremental check agrees with the standard library for every split of every case.
-    @Test func utf8AgreesWithTheStandardLibrary() {
+    @Test func utf8ValidationMatchesStandardLibrary() {
         var generator = SplitMix(seed: 7)
         for _ in 0..<20_000 {
             let bytes = (0..<Int.random(in: 0...12, using: &generator)).map { _ -> UInt8 in
@@ -73,7 +73,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
                 return interesting.randomElement(using: &generator) ?? 0
             }
             let split = Int.random(in: 0...bytes.count, using: &generator)
-            var stream = UTF8Stream()
+            var stream = UTF8Validator()
             let accepted =
                 Array(bytes[..<split]).withUnsafeBytes { stream.accepts($0) }
                 && Array(bytes[split...]).withUnsafeBytes { stream.accepts($0) } && stream.isComplete

@@ -212,7 +212,7 @@ import Testing
         ("hundred fields", get + (0..<99).map { "X-\($0): 1\r\n" }.joined() + "\r\n", "GET / - "),
     ]
 
-    @Test func oddButValidRequestsAreServed() async throws {
+    @Test func unusualValidRequestsAreServed() async throws {
         try await withServer { port in
             for (name, request, part) in Self.good {
                 let peer = try await RawPeer.connect(port: port)

@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test func aPeerThatNeverReadsIsDisconnected() async throws {
-        let (clock, gate) = (StandingClock(), Gate())
+        let (clock, connectionHandler) = (StandingClock(), Gate())
         let big = APIResponse(status: .ok, body: Array(repeating: 7, count: 30_000_000))
         try await withServer(
             {
@@ -127,13 +127,13 @@ import Testing
             },
             clock: clock,
             respond: { _ in
-                gate.open()
-                await gate.wait()
+                connectionHandler.open()
+                await connectionHandler.wait()
                 return big
             }
         ) { port in
             let peer = try await RawPeer.connect(port: port, reads: false, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            await gate.arrival()
+            await connectionHandler.arrival()
             // By then the response has filled the socket, and another connection times out in the same sweep.
             try await settle(port)
             let idle = try await RawPeer.connect(port: port)
@@ -147,23 +147,23 @@ import Testing
     }
 
     @Test func aConnectionWithARunningRequestIsNotClosed() async throws {
-        let (clock, gate) = (StandingClock(), Gate())
+        let (clock, connectionHandler) = (StandingClock(), Gate())
         try await withServer(
             Self.oneLoop,
             clock: clock,
             respond: { _ in
-                await gate.wait()
+                await connectionHandler.wait()
                 return APIResponse(status: .ok)
             }
         ) { port in
             let slow = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            await gate.arrival()
+            await connectionHandler.arrival()
             // Another idle connection is closed meanwhile, so the server has checked all deadlines.
             let idle = try await RawPeer.connect(port: port)
             try await settle(port)
             clock.advance(.hours(1))
             _ = try await idle.untilClosed()
-            gate.open()
+            connectionHandler.open()
             #expect(try await slow.text(containing: "\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
             await slow.close()
         }
@@ -373,7 +373,7 @@ import Testing
     /// On a graceful stop the server accepts no connections, finishes started requests, closes sockets with 1001, and
     /// `run` returns.
     @Test func aGracefulStopFinishesStartedRequests() async throws {
-        let gate = Gate()
+        let connectionHandler = Gate()
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         var configuration = ServerConfiguration()
         configuration.port = 0
@@ -389,7 +389,7 @@ import Testing
             logger: quiet,
             onListening: { port.yield($0.port) },
             respond: { _ in
-                await gate.wait()
+                await connectionHandler.wait()
                 return APIResponse(status: .ok)
             }
         )
@@ -399,12 +399,12 @@ import Testing
         let bound = try #require(await iterator.next())
         let socket = try await SocketPeer.connect(port: bound)
         let busy = try await RawPeer.connect(port: bound, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await gate.arrival()
+        await connectionHandler.arrival()
         await group.triggerGracefulShutdown()
         let frames = try await socket.frames(1, waitingFor: "the close frame")
         #expect(frames.map(\.closeCode) == [1001])
         try await socket.send(SocketPeer.frame(0x88, [3, 0xE9]))
-        gate.open()
+        connectionHandler.open()
         let answer = try await busy.untilClosed()
         #expect(answer.hasPrefix("HTTP/1.1 200 "))
         #expect(answer.contains("Connection: close"))
@@ -412,7 +412,7 @@ import Testing
     }
 
     @Test func aGracefulStopHasATimeLimit() async throws {
-        let gate = Gate()
+        let connectionHandler = Gate()
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         var configuration = ServerConfiguration()
         configuration.port = 0
@@ -423,7 +423,7 @@ import Testing
             logger: quiet,
             onListening: { port.yield($0.port) },
             respond: { _ in
-                await gate.wait()
+                await connectionHandler.wait()
                 return APIResponse(status: .ok)
             }
         )
@@ -432,10 +432,10 @@ import Testing
         var iterator = ports.makeAsyncIterator()
         let bound = try #require(await iterator.next())
         let busy = try await RawPeer.connect(port: bound, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await gate.arrival()
+        await connectionHandler.arrival()
         await group.triggerGracefulShutdown()
         #expect(try await busy.untilClosed() == "")
-        gate.open()
+        connectionHandler.open()
         try await running
     }
 }

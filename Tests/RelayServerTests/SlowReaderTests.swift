@@ -61,8 +61,8 @@ import Testing
             let second = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
             try await second.take(1)
             try await first.startReading()
-            let cut = try await first.received(waitingFor: "the end of what was sent") { _ in false }
-            #expect(cut.count < Self.length)
+            let abort = try await first.received(waitingFor: "the end of what was sent") { _ in false }
+            #expect(abort.count < Self.length)
             try await second.startReading()
             let whole = try await second.received(waitingFor: "the whole answer") { $0.count > Self.length }
             #expect(whole.count > Self.length)

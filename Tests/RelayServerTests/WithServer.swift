@@ -3,6 +3,7 @@ import Logging
 import NIOCore
 import RelayAPI
 import Synchronization
+
 @testable import RelayServer
 
 /// Runs a server on a free port while `body` runs.

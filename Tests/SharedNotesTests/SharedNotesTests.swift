@@ -79,7 +79,7 @@ import ZoneTesting
         try await bob.accept(link)
         let shared = try bob.existing("Trip")
         #expect(try await bob.badges(of: shared) == .init(isShared: true, isOwner: false, canEdit: false))
-        #expect(throws: NotesFailure.self) { try bob.addMemo("mine", to: shared) }
+        #expect(throws: NotesError.self) { try bob.addMemo("mine", to: shared) }
         #expect(try await bob.printed() == "Trip  shared by another user, read-only\n  - 1 passport")
         // Bob leaves the share: only his copy of the note is removed.
         try await bob.stopSharing(shared)

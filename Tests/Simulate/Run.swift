@@ -42,7 +42,7 @@ struct Run {
             guard (ContinuousClock.now - start).seconds < options.seconds, ProcessorTime.now < limit else { break }
             let scenario = Scenario(seed: seed, options.isOfMirrors ? .mirrors : .everything)
             let steps = scenario.steps()
-            if let fault, !scenario.canMeet(fault, in: steps) { continue }
+            if let fault, !scenario.canTrigger(fault, in: steps) { continue }
             guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
                 Simulate.say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
                 return false
@@ -50,7 +50,7 @@ struct Run {
             total.count(outcome)
             if options.showsEach {
                 Simulate.say(
-                    "seed \(seed): \(outcome.requests) requests, \(outcome.pieces) pieces, \(outcome.simulated)"
+                    "seed \(seed): \(outcome.requests) requests, \(outcome.workItems) pieces, \(outcome.simulated)"
                 )
             }
             if options.showsTrace { Simulate.say(outcome.trace.joined(separator: "\n")) }
@@ -124,7 +124,7 @@ private struct Total {
     private var simulated = Duration.zero
     private var requests = 0
     private var commits = 0
-    private var pieces: UInt64 = 0
+    private var workItems: UInt64 = 0
     private var fingerprint: UInt64 = 0
 
     mutating func count(_ outcome: Simulation.Outcome) {
@@ -132,7 +132,7 @@ private struct Total {
         simulated += outcome.simulated
         requests += outcome.requests
         commits += outcome.commits
-        pieces += outcome.pieces
+        workItems += outcome.workItems
         fingerprint = fingerprint &* 31 &+ outcome.fingerprint
     }
 
@@ -142,7 +142,7 @@ private struct Total {
         let open = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
         let files = "\"openFiles\":\(open)"
         return #"{"seeds":\#(seeds),"simulatedHours":\#(hours),"requests":\#(requests),"commits":\#(commits),"#
-            + #""pieces":\#(pieces),"seconds":\#(seconds),"fingerprint":"\#(String(fingerprint, radix: 16))",\#(files)}"#
+            + #""pieces":\#(workItems),"seconds":\#(seconds),"fingerprint":"\#(String(fingerprint, radix: 16))",\#(files)}"#
     }
 }
 

@@ -14,12 +14,12 @@ package struct Scenario: Sendable, CustomStringConvertible {
     /// Whether the relay's disk fails, fills up and loses power.
     var hasFaultyDisk: Bool
     /// Whether the relay is restored from a backup while its devices have later data.
-    var goesBack: Bool
+    var restoresBackups: Bool
     /// The number of WAL pages that trigger a checkpoint.
     var checkpointPages: Int
     /// The maximum number of records in a request or response.
     var itemsPerRequest: Int
-    var weather: Weather
+    var faultRates: NetworkFaultRates
     var stepCount: Int
 
     package enum Kind: Sendable {
@@ -42,23 +42,23 @@ package struct Scenario: Sendable, CustomStringConvertible {
         checkpointPages = [8, 40, 200, 8_000].randomElement(using: &random) ?? 8_000
         itemsPerRequest = [2, 3, 3, 5, 10, 200].randomElement(using: &random) ?? 200
         stepCount = Int.random(in: 14...46, using: &random)
-        var weather = Weather()
-        weather.delays = 1...(chance(0.5) ? 80 : 900)
+        var faultRates = NetworkFaultRates()
+        faultRates.delays = 1...(chance(0.5) ? 80 : 900)
         if chance(0.8) {
-            weather.losesRequest = chance(0.5) ? 0.08 : 0
-            weather.losesAnswer = chance(0.6) ? 0.1 : 0
-            weather.doubles = chance(0.4) ? 0.08 : 0
-            weather.throttles = chance(0.3) ? 0.05 : 0
-            weather.isBusy = chance(0.3) ? 0.05 : 0
-            weather.dropsNotice = chance(0.4) ? 0.3 : 0
-            weather.doublesNotice = chance(0.4) ? 0.2 : 0
-            weather.reordersNotice = chance(0.4) ? 0.3 : 0
+            faultRates.losesRequest = chance(0.5) ? 0.08 : 0
+            faultRates.losesAnswer = chance(0.6) ? 0.1 : 0
+            faultRates.doubles = chance(0.4) ? 0.08 : 0
+            faultRates.throttles = chance(0.3) ? 0.05 : 0
+            faultRates.isBusy = chance(0.3) ? 0.05 : 0
+            faultRates.dropsNotice = chance(0.4) ? 0.3 : 0
+            faultRates.doublesNotice = chance(0.4) ? 0.2 : 0
+            faultRates.reordersNotice = chance(0.4) ? 0.3 : 0
         }
-        self.weather = weather
+        self.faultRates = faultRates
         // Uses a generator of its own, so that the other settings of a seed do not change.
         var other = SeededRandom(seed: seed ^ 0xBAC_0B1D).generator
-        goesBack = isOnDisk && Int.random(in: 0..<3, using: &other) == 0
-        if goesBack {
+        restoresBackups = isOnDisk && Int.random(in: 0..<3, using: &other) == 0
+        if restoresBackups {
             // The simulated disk does not support replaced files, and a mirror of the public database does not learn
             // which records are missing after a restore.
             (hasFaultyDisk, hasPublicMirrors) = (false, false)
@@ -74,9 +74,9 @@ package struct Scenario: Sendable, CustomStringConvertible {
         """
         seed \(seed): \(isOnDisk ? "files, log of \(checkpointPages) pages" : "memory"), \(cast), \
         \(itemsPerRequest) items a request, \(stepCount) steps
-        weather: request lost \(weather.losesRequest), answer lost \(weather.losesAnswer), doubled \(weather.doubles), \
-        throttled \(weather.throttles), busy \(weather.isBusy), notice dropped \(weather.dropsNotice), doubled \
-        \(weather.doublesNotice), reordered \(weather.reordersNotice), delay \(weather.delays) ms
+        weather: request lost \(faultRates.losesRequest), answer lost \(faultRates.losesAnswer), doubled \(faultRates.doubles), \
+        throttled \(faultRates.throttles), busy \(faultRates.isBusy), notice dropped \(faultRates.dropsNotice), doubled \
+        \(faultRates.doublesNotice), reordered \(faultRates.reordersNotice), delay \(faultRates.delays) ms
         """
     }
 }
@@ -86,20 +86,20 @@ extension Scenario {
     ///
     /// Some faults need a full disk or two writers of the same batch, which most runs do not have. Running all of them
     /// anyway took minutes.
-    package func canMeet(_ fault: PlantedFault, in steps: [Step]) -> Bool {
+    package func canTrigger(_ fault: PlantedFault, in steps: [Step]) -> Bool {
         switch fault {
-        case .fullDiskStops: hasFaultyDisk && steps.contains { $0.deed.fillsDisk }
-        case .numberReused: steps.contains { $0.deed.stopsRelay }
-        case .atomicBatchTorn: steps.count { $0.deed.isGroup } > 1
-        case .epochOutlivesRestore: steps.contains { $0.deed == .goBack }
-        case .readerWrites: steps.contains { $0.deed == .restrict(isReadOnly: true) }
-        case .linkLetsInTwo: steps.contains { $0.deed.isLinkForTwo }
+        case .fullDiskStops: hasFaultyDisk && steps.contains { $0.action.fillsDisk }
+        case .numberReused: steps.contains { $0.action.stopsRelay }
+        case .atomicBatchTorn: steps.count { $0.action.isGroup } > 1
+        case .epochOutlivesRestore: steps.contains { $0.action == .restoreBackup }
+        case .readerWrites: steps.contains { $0.action == .restrict(isReadOnly: true) }
+        case .linkLetsInTwo: steps.contains { $0.action.isLinkForTwo }
         default: true
         }
     }
 }
 
-extension Step.Deed {
+extension Step.Action {
     fileprivate var fillsDisk: Bool {
         if case .breakDisk(let fault) = self { fault.kind == .isFull } else { false }
     }

@@ -13,12 +13,12 @@ extension Simulation {
     func perform(_ step: Step) {
         let value = "~\(step.number)~"
         let step = step.aimed(among: programs.count)
-        switch step.deed {
+        switch step.action {
         case .edit(let program, let zone, let record, let field):
             programs[program].edit(zone, "r\(record)", Self.fields[field], value)
         case .editTwice(let program, let zone, let record, let turns):
             programs[program].edit(zone, "r\(record)", "a", value)
-            workOff(turns: turns)
+            runReady(turns: turns)
             programs[program].edit(zone, "r\(record)", "a", "~\(step.number)+~")
         case .addField(let program, let zone, let record) where programs[program] is EngineProgram:
             programs[program].edit(zone, "r\(record)", "new\(step.number % 3)", value)
@@ -28,7 +28,7 @@ extension Simulation {
         case .heal(let program): programs[program].device.network.heal()
         case .dropSockets(let program): programs[program].device.network.dropSockets()
         case .crash(let program, let turns):
-            workOff(turns: turns)
+            runReady(turns: turns)
             restart(program)
         case .crashInFetch(let program, let turns): crashInFetch(program, turns)
         case .restartRelay:
@@ -45,16 +45,16 @@ extension Simulation {
             signIn(programs[program], as: isBack ? programs[program].device.user ?? "" : "erin")
         case .expireSignIn(let program): expireSignIn(programs[program])
         case .killRelay(let turns):
-            workOff(turns: turns)
+            runReady(turns: turns)
             relay.kill()
             startRelay()
         case .expireTokens:
             do {
                 try relay.expireChangeTokens()
-                judge.state.withLock { $0.epoch += 1 }
+                checker.state.withLock { $0.epoch += 1 }
             } catch {
                 // On a full disk the new epoch cannot be stored, so the tokens stay valid.
-                if disk?.isHealthy != false { judge.accuse("k", "tokens cannot be made void: \(error)") }
+                if disk?.isHealthy != false { checker.reportViolation("k", "tokens cannot be made void: \(error)") }
             }
         case .forgetTombstones: forgetTombstones()
         case .fillQuota: relay.limits.privateBytes = 0
@@ -64,21 +64,21 @@ extension Simulation {
         case .lower(let limit): lower(limit)
         case .count(let program): (programs[program] as? LinkedProgram)?.count()
         case .relate(let program, let relation): (programs[program] as? LinkedProgram)?.relate(relation)
-        case .rush(let program, let zone, let turns, let surprise):
-            rush(programs[program], zone, step.number)
-            workOff(turns: turns)
-            perform(surprise, on: programs[program])
-        default: performByHand(step, value)
+        case .burst(let program, let zone, let turns, let interruption):
+            burst(programs[program], zone, step.number)
+            runReady(turns: turns)
+            perform(interruption, on: programs[program])
+        default: performOnClient(step, value)
         }
     }
 
     /// Probes access as bob, who may be a participant, or as erin, who is not.
-    private func pry() {
-        let bench = Party("stranger", on: world.stage)
-        let (relay, judge, pry) = (relay, judge, Pry(owner: people["alice"] ?? ""))
-        let stranger = chance.number() % 2 == 0 ? "bob" : "erin"
-        Task(executorPreference: bench) { await pry.run(relay, as: stranger, judge) }
-        workOff()
+    private func probeAccess() {
+        let bench = SimulatedProcess("stranger", on: world.executor)
+        let (relay, checker, probeAccess) = (relay, checker, AccessProbe(owner: people["alice"] ?? ""))
+        let stranger = random.number() % 2 == 0 ? "bob" : "erin"
+        Task(executorPreference: bench) { await probeAccess.run(relay, as: stranger, checker) }
+        runReady()
     }
 
     // MARK: Limits and surprises
@@ -98,44 +98,44 @@ extension Simulation {
     }
 
     /// Makes more edits than fit into one request in most runs.
-    private func rush(_ program: any Program, _ zone: Int, _ number: Int) {
+    private func burst(_ program: any Program, _ zone: Int, _ number: Int) {
         for record in 0..<5 { program.edit(zone, "r\(record)", "a", "~\(number)rush\(record)~") }
     }
 
-    private func perform(_ surprise: Step.Surprise, on program: any Program) {
-        switch surprise {
+    private func perform(_ interruption: Step.Interruption, on program: any Program) {
+        switch interruption {
         case .otherUser: signIn(program, as: "erin")
-        case .removal: hands[0].closeShare(bobsRemoval)
+        case .removal: clients[0].closeShare(bobsRemoval)
         case .quota: relay.limits.privateBytes = 0
         case .limit(let limit): lower(limit)
         }
     }
 
-    var bobsRemoval: Judge.Removal {
-        Judge.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: people["alice"] ?? "", name: "Z0"))
+    var bobsRemoval: Checker.Removal {
+        Checker.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: people["alice"] ?? "", name: "Z0"))
     }
 
     var sharers: [MirrorProgram] {
         programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind == .sharing }
     }
 
-    private func perform(_ deed: Step.TreeDeed, _ value: String) {
-        let (alice, bob, owner) = (hands[0], hands[1], people["alice"] ?? "")
-        let removal = Judge.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: owner, name: "Tree"))
-        switch deed {
+    private func perform(_ action: Step.TreeAction, _ value: String) {
+        let (alice, bob, owner) = (clients[0], clients[1], people["alice"] ?? "")
+        let removal = Checker.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: owner, name: "Tree"))
+        switch action {
         case .share: alice.shareTree()
         case .join: bob.joinTree(alice, removal)
         case .close: alice.closeTree(isEnd: false, removal)
         case .end: alice.closeTree(isEnd: true, removal)
         case .edit(let leaf): alice.editLeaf(leaf, of: nil, value)
         case .editAsGuest(let leaf): bob.editLeaf(leaf, of: owner, value)
-        case .regraft(let leaf): alice.regraft(leaf)
+        case .reparent(let leaf): alice.reparent(leaf)
         }
     }
 
-    private func perform(_ deed: Step.PictureDeed) {
-        let (alice, bob, zones) = (hands[0], hands[1], Hand.pictureZones)
-        switch deed {
+    private func perform(_ action: Step.PictureAction) {
+        let (alice, bob, zones) = (clients[0], clients[1], APIClient.pictureZones)
+        switch action {
         case .put(let number, let zone, let content):
             let bytes = SeededRandom(seed: UInt64(content)).bytes(1 + content * 700)
             alice.putPicture(number, in: zones[zone], bytes)
@@ -144,34 +144,34 @@ extension Simulation {
         case .claim(let content): bob.claimPicture(content)
         case .look: lookAtPictures()
         case .clearAway:
-            let (relay, judge) = (relay, judge)
+            let (relay, checker) = (relay, checker)
             Task(executorPreference: housekeeper) {
                 let count = (try? await relay.removeUnusedAssets()) ?? 0
-                judge.note("\(count) files cleared away")
+                checker.note("\(count) files cleared away")
             }
         }
     }
 
     private func forgetTombstones() {
-        let (relay, judge) = (relay, judge)
+        let (relay, checker) = (relay, checker)
         Task(executorPreference: housekeeper) {
-            judge.state.withLock { $0.forgetting += 1 }
+            checker.state.withLock { $0.runningPurges += 1 }
             let count = (try? await relay.forgetTombstones()) ?? 0
-            judge.state.withLock { $0.forgetting -= 1 }
-            judge.note("\(count) tombstones forgotten")
+            checker.state.withLock { $0.runningPurges -= 1 }
+            checker.note("\(count) tombstones forgotten")
         }
     }
 
-    private func perform(_ deed: Step.LinkDeed) {
-        let (alice, bob, erin) = (hands[0], hands[1], hands[3])
-        switch deed {
+    private func perform(_ action: Step.LinkAction) {
+        let (alice, bob, erin) = (clients[0], clients[1], clients[3])
+        switch action {
         case .offer: alice.offerLink()
         case .take(let first, let second):
             if let first { bob.takeLink(first) }
             if let second { erin.takeLink(second) }
         case .withdraw:
-            let once = ZoneName(owner: people["alice"] ?? "", name: Hand.once.zoneName)
-            alice.withdrawLinks(from: ["bob", "erin"].map { Judge.Removal(user: people[$0] ?? "", zone: once) })
+            let once = ZoneName(owner: people["alice"] ?? "", name: APIClient.once.zoneName)
+            alice.withdrawLinks(from: ["bob", "erin"].map { Checker.Removal(user: people[$0] ?? "", zone: once) })
         }
     }
 
@@ -185,7 +185,9 @@ extension Simulation {
             if isPromotion {
                 try folder.change(.production) { _ in (before, ()) }
                 let after = try folder.schema(of: .production)
-                if after.types != before.types { judge.accuse("g", "production has only a part of the promoted types") }
+                if after.types != before.types {
+                    checker.reportViolation("g", "production has only a part of the promoted types")
+                }
             } else {
                 try folder.change(.development) { schema in
                     var new = schema
@@ -193,11 +195,11 @@ extension Simulation {
                     return (new, ())
                 }
                 if try folder.schema(of: .development).types[type] == nil {
-                    judge.accuse("a", "the type \(type) was created, and is missing")
+                    checker.reportViolation("a", "the type \(type) was created, and is missing")
                 }
             }
         } catch {
-            if disk?.isHealthy != false { judge.accuse("k", "the schema cannot be changed: \(error)") }
+            if disk?.isHealthy != false { checker.reportViolation("k", "the schema cannot be changed: \(error)") }
         }
     }
 
@@ -207,29 +209,29 @@ extension Simulation {
     func signIn(_ program: any Program, as user: String) {
         guard program.device.connection.credentials.webAuthToken != "dev-\(user)" else { return }
         let container = program.device.container
-        Task(executorPreference: program.device.party) { try? await container.signIn(.dev(user: user)) }
-        workOff()
+        Task(executorPreference: program.device.process) { try? await container.signIn(.dev(user: user)) }
+        runReady()
     }
 
     /// Revokes the session of a program's user, and checks that its notice sockets close within 5 s.
     private func expireSignIn(_ program: any Program) {
         let device = program.device
-        Task(executorPreference: device.party) { try? await device.signIn() }
+        Task(executorPreference: device.process) { try? await device.signIn() }
         advance(by: .seconds(8))
         guard relay.isRunning, let token = device.connection.credentials.webAuthToken, !token.hasPrefix("dev-") else {
             return
         }
-        let before = judge.sockets(of: "\(device.user ?? "")-\(device.name)")
+        let before = checker.sockets(of: "\(device.user ?? "")-\(device.name)")
         let isEnded = Flag()
-        Task(executorPreference: device.party) {
+        Task(executorPreference: device.process) {
             // On a full disk the revocation fails with an error.
             if (try? await device.expireSignIn()) != nil { isEnded.raise() }
         }
         advance(by: .seconds(5))
         guard relay.isRunning, isEnded.isRaised else { return }
         askAfterSignOut(token, device.name)
-        if !before.isDisjoint(with: judge.sockets(of: "\(device.user ?? "")-\(device.name)")) {
-            judge.accuse("j", "\(device.name) keeps its notice socket, though its sign-in was ended 5 s ago")
+        if !before.isDisjoint(with: checker.sockets(of: "\(device.user ?? "")-\(device.name)")) {
+            checker.reportViolation("j", "\(device.name) keeps its notice socket, though its sign-in was ended 5 s ago")
         }
     }
 
@@ -244,19 +246,19 @@ extension Simulation {
             query: "ckWebAuthToken=\(query)",
             body: Array("{}".utf8)
         )
-        let (relay, judge) = (relay, judge)
+        let (relay, checker) = (relay, checker)
         Task(executorPreference: housekeeper) {
             guard let answer = await relay.answer(request), answer.status.code == 200 else { return }
-            judge.accuse("j", "\(name) is served 5 s after its sign-in was ended")
+            checker.reportViolation("j", "\(name) is served 5 s after its sign-in was ended")
         }
-        workOff()
+        runReady()
     }
 
     // MARK: Disk
 
     /// Restarts the relay after a disk failure, as a supervisor does when the relay asks for it.
     func restartAfterLoss() {
-        judge.note("the disk has failed the relay")
+        checker.note("the disk has failed the relay")
         relay.kill()
         startRelay()
     }
@@ -266,16 +268,18 @@ extension Simulation {
         attempt { try disk?.cutPowerIfLost() }
         // On a full disk the relay may not start until space is freed.
         do { try relay.start() } catch {
-            guard disk?.isHealthy != true else { return judge.accuse("k", "the relay does not start: \(error)") }
-            judge.note("the relay does not start yet")
+            guard disk?.isHealthy != true else {
+                return checker.reportViolation("k", "the relay does not start: \(error)")
+            }
+            checker.note("the relay does not start yet")
         }
     }
 
-    private func performByHand(_ step: Step, _ value: String) {
-        let (alice, bob) = (hands[0], hands[1])
+    private func performOnClient(_ step: Step, _ value: String) {
+        let (alice, bob) = (clients[0], clients[1])
         let removal = bobsRemoval
-        switch step.deed {
-        case .group(let hand, let zone): hands[hand * 2].writeGroup(zone, value, looksFirst: hand == 1)
+        switch step.action {
+        case .group(let client, let zone): clients[client * 2].writeGroup(zone, value, looksFirst: client == 1)
         case .race(let record): alice.race(record, value)
         case .move: alice.move()
         case .makeZone(let zone): alice.makeZone(zone)
@@ -284,16 +288,16 @@ extension Simulation {
         case .join: bob.join(alice, removal)
         case .remove: alice.closeShare(removal)
         case .post(let record): bob.post(record, value)
-        case .pry: pry()
+        case .probeAccess: probeAccess()
         case .endShare: alice.endShare(removal)
-        case .whisper(let record): hands[step.number % 2 * 2].whisper(record, value)
-        case .tree(let deed): perform(deed, value)
-        case .picture(let deed): perform(deed)
-        case .link(let deed): perform(deed)
+        case .saveEncrypted(let record): clients[step.number % 2 * 2].saveEncrypted(record, value)
+        case .tree(let action): perform(action, value)
+        case .picture(let action): perform(action)
+        case .link(let action): perform(action)
         case .poll: for program in programs { (program as? WebProgram)?.poll() }
         case .shareItem(let record): sharers.first?.shareItem("r\(record)")
         case .joinItem: if sharers.count > 1 { sharers[1].join(sharers[0]) }
-        default: performRarely(step)
+        default: performRareStep(step)
         }
     }
 
@@ -301,20 +305,20 @@ extension Simulation {
         do {
             try body()
         } catch {
-            judge.accuse("k", "the relay does not start: \(error)")
+            checker.reportViolation("k", "the relay does not start: \(error)")
         }
     }
 
     /// Kills a program and restarts it.
     func restart(_ number: Int, _ change: (TestDevice) throws -> Void = { _ in }) {
         let program = programs[number]
-        let (weather, isCut) = (program.device.network.weather, program.device.network.isCut)
+        let (faultRates, isCut) = (program.device.network.faultRates, program.device.network.isCut)
         attempt {
-            let life = program.device.party
+            let life = program.device.process
             let device = try program.device.restarted()
             // The killed program's suspended work ends without effect.
-            world.stage.wake(life)
-            device.network.weather = weather
+            world.executor.wake(life)
+            device.network.faultRates = faultRates
             if isCut { device.network.cut() }
             try change(device)
             program.begin(on: device)
@@ -326,13 +330,13 @@ extension Simulation {
         let network = programs[number].device.network
         let before = network.answerCount(of: "changes/zone")
         for _ in 0..<400 {
-            workOff(turns: 1)
+            runReady(turns: 1)
             if network.answerCount(of: "changes/zone") > before { break }
-            guard world.stage.isAtRest else { continue }
+            guard world.executor.isIdle else { continue }
             guard let next = clock.nextDeadline, clock.now.duration(to: next) < .seconds(3) else { break }
             clock.advance(by: clock.now.duration(to: next))
         }
-        workOff(turns: turns)
+        runReady(turns: turns)
         restart(number)
     }
 }
@@ -346,27 +350,27 @@ private final class Flag: Sendable {
 
 /// Steps that occur at most once or twice in a run.
 extension Simulation {
-    func performRarely(_ step: Step) {
-        switch step.deed {
-        case .restrict(let isReadOnly): hands[0].restrict(isReadOnly: isReadOnly)
-        case .deleteSharedZone: hands[0].deleteSharedZone(bobsRemoval)
-        case .leave: hands[1].leave(bobsRemoval, byZone: step.number % 2 == 0)
-        case .mirror(let deed): perform(deed)
-        case .engine(let program, let zone, let deed):
-            (programs[program % programs.count] as? EngineProgram)?.perform(deed, on: zone, clock: clock)
+    func performRareStep(_ step: Step) {
+        switch step.action {
+        case .restrict(let isReadOnly): clients[0].restrict(isReadOnly: isReadOnly)
+        case .deleteSharedZone: clients[0].deleteSharedZone(bobsRemoval)
+        case .leave: clients[1].leave(bobsRemoval, byZone: step.number % 2 == 0)
+        case .mirror(let action): perform(action)
+        case .engine(let program, let zone, let action):
+            (programs[program % programs.count] as? EngineProgram)?.perform(action, on: zone, clock: clock)
         case .sleep(let program, let isOver):
-            let party = programs[program % programs.count].device.party
-            if isOver { world.stage.wake(party) } else { world.stage.sleep(party) }
+            let process = programs[program % programs.count].device.process
+            if isOver { world.executor.wake(process) } else { world.executor.sleep(process) }
         case .backUp: backUp()
-        case .goBack: goBack()
-        case .keepDevice(let program): keep(programs[program % programs.count])
-        case .returnDevice(let program): putBack(program % programs.count)
+        case .restoreBackup: restoreBackup()
+        case .backUpDevice(let program): backUpDevice(programs[program % programs.count])
+        case .restoreDevice(let program): restoreDevice(program % programs.count)
         default: break
         }
     }
 
-    private func perform(_ deed: Step.MirrorDeed) {
-        switch deed {
+    private func perform(_ action: Step.MirrorAction) {
+        switch action {
         case .leave: if sharers.count > 1 { sharers[1].leave() }
         case .restrict(let isReadOnly): sharers.first?.restrict(isReadOnly: isReadOnly)
         case .stopSharing: sharers.first?.stopSharing()
@@ -380,29 +384,29 @@ extension Simulation {
 
     private var backups: String { relay.folder.url.path + "/backups" }
 
-    private var moment: Timestamp { Timestamp(milliseconds: 1_700_000_000_000 + judge.now) }
+    private var moment: Timestamp { Timestamp(milliseconds: 1_700_000_000_000 + checker.now) }
 
     /// Creates a backup while the relay runs, as its timer does.
     func backUp() {
-        guard scenario.goesBack, relay.isRunning else { return }
+        guard scenario.restoresBackups, relay.isRunning else { return }
         do {
             _ = try Backup.create(of: relay.folder.url.path, in: backups, now: moment)
-            judge.state.withLock { $0.doneInBackup = $0.done }
+            checker.state.withLock { $0.doneInBackup = $0.done }
         } catch {
-            judge.accuse("k", "the backup cannot be created: \(error)")
+            checker.reportViolation("k", "the backup cannot be created: \(error)")
         }
     }
 
     /// Restores the latest backup, as an operator would.
-    private func goBack() {
-        guard scenario.goesBack, let backup = Backup.all(in: backups).last else { return }
+    private func restoreBackup() {
+        guard scenario.restoresBackups, let backup = Backup.all(in: backups).last else { return }
         relay.stop()
         do {
-            let chance = chance
-            _ = try backup.restore(to: relay.folder.url.path, now: moment, draw: { chance.number() })
-            judge.state.withLock { $0.goBack() }
+            let random = random
+            _ = try backup.restore(to: relay.folder.url.path, now: moment, draw: { random.number() })
+            checker.state.withLock { $0.restoreBackup() }
         } catch {
-            judge.accuse("k", "the backup cannot be restored: \(error)")
+            checker.reportViolation("k", "the backup cannot be restored: \(error)")
         }
         startRelay()
     }
@@ -414,23 +418,23 @@ extension Simulation {
     }
 
     /// Copies the device's files, and makes the program copy the rest of its state.
-    private func keep(_ program: any Program) {
+    private func backUpDevice(_ program: any Program) {
         attempt {
             let copy = copy(of: program)
             try? FileManager.default.removeItem(at: copy)
             try FileManager.default.copyItem(at: program.device.folder(), to: copy)
-            program.keepState()
+            program.saveState()
         }
     }
 
-    private func putBack(_ number: Int) {
+    private func restoreDevice(_ number: Int) {
         let (program, copy) = (programs[number], copy(of: programs[number]))
         guard FileManager.default.fileExists(atPath: copy.path) else { return }
         restart(number) { device in
             let folder = try device.folder()
             try FileManager.default.removeItem(at: folder)
             try FileManager.default.copyItem(at: copy, to: folder)
-            program.putStateBack()
+            program.restoreState()
         }
     }
 }

@@ -20,7 +20,7 @@ package final class Simulation {
         package var simulated: Duration
         package var requests: Int
         package var commits: Int
-        package var pieces: UInt64
+        package var workItems: UInt64
 
         package var isClean: Bool { violations.isEmpty }
     }
@@ -28,23 +28,23 @@ package final class Simulation {
     let scenario: Scenario
     let steps: [Step]
     let clock = TestClock()
-    let judge: Judge
+    let checker: Checker
     let world: World
     let relay: TestRelay
     var programs: [any Program] = []
-    var hands: [Hand] = []
+    var clients: [APIClient] = []
     /// The relay's disk; `nil` if the relay stores its records in memory.
     let disk: SimulatedDisk?
     /// The record name of each user.
     var people: [String: String] = [:]
-    let chance: SeededRandom
+    let random: SeededRandom
     /// Runs maintenance, such as removing unused assets, concurrently with other work.
-    let housekeeper: Party
+    let housekeeper: SimulatedProcess
 
     /// The number of work items without clock progress that counts as a livelock.
-    private static let circle = 200_000
+    private static let livelockLimit = 200_000
     /// The maximum simulated time for all work to finish after the faults end.
-    private static let calm = Duration.seconds(4 * 3600)
+    private static let settleLimit = Duration.seconds(4 * 3600)
 
     /// - Parameters:
     ///   - scenario: The settings of the run.
@@ -55,15 +55,15 @@ package final class Simulation {
         self.scenario = scenario
         self.steps = steps
         let order = SeededRandom(seed: scenario.seed &+ 0x5EED)
-        chance = SeededRandom(seed: scenario.seed &* 31 &+ 7)
-        judge = Judge(clock: clock)
+        random = SeededRandom(seed: scenario.seed &* 31 &+ 7)
+        checker = Checker(clock: clock)
         world = World(
             clock: clock,
             seed: scenario.seed,
-            stage: Stage { count in Int(order.number() % UInt64(count)) },
-            witness: judge
+            executor: DeterministicExecutor { count in Int(order.number() % UInt64(count)) },
+            observer: checker
         )
-        housekeeper = Party("housekeeper", on: world.stage)
+        housekeeper = SimulatedProcess("housekeeper", on: world.executor)
         var options = TestRelay.Options()
         options.storage = scenario.isOnDisk ? .temporaryFolder : .memory
         options.limits.itemsPerRequest = scenario.itemsPerRequest
@@ -71,8 +71,8 @@ package final class Simulation {
         let folder = TestFolder(in: home)
         disk = scenario.isOnDisk && scenario.hasFaultyDisk ? try SimulatedDisk(in: folder.make("relay")) : nil
         relay = try TestRelay(options, world: world, folder: folder, disk: disk?.relayDisk)
-        judge.files.withLock { $0 = FileCarrier(relay: relay) }
-        if let disk { judge.isDiskSound.withLock { $0 = { disk.isHealthy } } }
+        checker.files.withLock { $0 = AssetClient(relay: relay) }
+        if let disk { checker.isDiskSound.withLock { $0 = { disk.isHealthy } } }
     }
 
     /// Runs all steps and the final checks.
@@ -81,20 +81,20 @@ package final class Simulation {
         // alive.
         defer {
             relay.stop()
-            programs.forEach { $0.letGo() }
+            programs.forEach { $0.releaseStores() }
         }
         begin()
-        for step in steps where judge.violations.isEmpty {
+        for step in steps where checker.violations.isEmpty {
             advance(by: .milliseconds(step.pause))
-            judge.note("step \(step), after \(world.stage.count) pieces")
+            checker.note("step \(step), after \(world.executor.count) pieces")
             perform(step)
         }
-        if judge.violations.isEmpty { end() }
+        if checker.violations.isEmpty { end() }
         return outcome
     }
 
     private var outcome: Outcome {
-        let state = judge.state.withLock { ($0.violations, $0.trace, $0.hash.sum, $0.requests, $0.commits) }
+        let state = checker.state.withLock { ($0.violations, $0.trace, $0.hash.sum, $0.requests, $0.commits) }
         return Outcome(
             violations: state.0,
             trace: state.1,
@@ -102,16 +102,16 @@ package final class Simulation {
             simulated: clock.now.offset,
             requests: state.3,
             commits: state.4,
-            pieces: world.stage.count
+            workItems: world.executor.count
         )
     }
 
     // MARK: Time
 
     /// Runs all work that is ready; reports a violation for a livelock.
-    func workOff(turns: Int = circle) {
-        if !world.stage.workOff(limit: turns), turns == Self.circle {
-            judge.accuse("l", "\(turns) work items ran without clock progress")
+    func runReady(turns: Int = livelockLimit) {
+        if !world.executor.runReady(limit: turns), turns == Self.livelockLimit {
+            checker.reportViolation("l", "\(turns) work items ran without clock progress")
         }
         // After a power loss the relay cannot continue, even if it has not noticed the loss.
         if relay.wantsRestart || disk?.hasLostPower == true { restartAfterLoss() }
@@ -119,38 +119,38 @@ package final class Simulation {
 
     func advance(by duration: Duration) {
         let end = clock.now.advanced(by: duration)
-        workOff()
-        while let next = clock.nextDeadline, next <= end, judge.violations.isEmpty {
+        runReady()
+        while let next = clock.nextDeadline, next <= end, checker.violations.isEmpty {
             clock.advance(by: clock.now.duration(to: next))
-            workOff()
+            runReady()
         }
         clock.advance(by: clock.now.duration(to: end))
-        workOff()
-        judge.judgeNotices()
+        runReady()
+        checker.checkNotices()
     }
 
     /// Advances the clock until no device has unfinished work.
     func settle(_ what: String) {
-        let end = clock.now.advanced(by: Self.calm)
-        let bench = Party("judge", on: world.stage)
-        while judge.violations.isEmpty {
-            workOff()
+        let end = clock.now.advanced(by: Self.settleLimit)
+        let bench = SimulatedProcess("judge", on: world.executor)
+        while checker.violations.isEmpty {
+            runReady()
             guard let left = pending(bench), !left.isEmpty else { return }
             guard let next = clock.nextDeadline, next <= end else {
-                judge.accuse("b", "\(what): unfinished after \(Self.calm): \(left)")
+                checker.reportViolation("b", "\(what): unfinished after \(Self.settleLimit): \(left)")
                 return
             }
             clock.advance(by: clock.now.duration(to: next))
-            judge.judgeNotices()
+            checker.checkNotices()
         }
     }
 
     /// The unfinished work, which a task collects from the actors.
-    private func pending(_ bench: Party) -> [String]? {
+    private func pending(_ bench: SimulatedProcess) -> [String]? {
         let box = Box()
         let world = world
-        Task(executorPreference: bench) { await box.put(world.unsettled()) }
-        workOff()
+        Task(executorPreference: bench) { await box.put(world.pendingWork()) }
+        runReady()
         return box.value
     }
 
@@ -166,13 +166,13 @@ package final class Simulation {
         let hasCarol = scenario.hasMirrors || scenario.kind == .mirrors
         let users = ["alice", "bob", "erin"] + (hasCarol ? ["carol", "dave"] : [])
         let key = FixedKey()
-        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand"), ("erin", "hand")].map { user, name in
-            Hand(relay.device(of: user, named: name, encryptionKey: user == "alice" ? key : nil), judge: judge)
+        clients = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand"), ("erin", "hand")].map { user, name in
+            APIClient(relay.device(of: user, named: name, encryptionKey: user == "alice" ? key : nil), checker: checker)
         }
         for user in users {
             let device = relay.device(of: user, named: "caller")
             let box = Box()
-            Task(executorPreference: device.party) {
+            Task(executorPreference: device.process) {
                 box.put([(try? await device.container.userRecordID().recordName) ?? ""])
             }
             advance(by: .seconds(1))
@@ -180,26 +180,26 @@ package final class Simulation {
         }
         // The earliest backup, from before any user creates, shares or subscribes to anything.
         backUp()
-        judge.people.withLock { $0 = people }
-        judge.state.withLock { $0.loner = people["erin"] ?? "" }
+        checker.people.withLock { $0 = people }
+        checker.state.withLock { $0.isolatedUser = people["erin"] ?? "" }
         programs = scenario.kind == .mirrors ? ["phone", "laptop", "tablet"].map(linkedMirror) : everything()
-        hands[0].makeZones()
+        clients[0].makeZones()
         settle("the beginning")
-        for program in programs { program.device.network.weather = scenario.weather }
-        for hand in hands { hand.device.network.weather = scenario.weather }
+        for program in programs { program.device.network.faultRates = scenario.faultRates }
+        for client in clients { client.device.network.faultRates = scenario.faultRates }
     }
 
     private func everything() -> [any Program] {
         var programs = [engine("alice", "phone"), engine("alice", "laptop"), engine("bob", "phone")]
         programs.append(
-            WebProgram(relay.device(of: "alice", named: "web"), userName: people["alice"] ?? "", judge: judge)
+            WebProgram(relay.device(of: "alice", named: "web"), userName: people["alice"] ?? "", checker: checker)
         )
         if scenario.hasMirrors {
             programs += [
                 mirror("carol", "phone", .own), mirror("carol", "laptop", .sharing), mirror("dave", "phone", .sharing),
             ]
             if scenario.hasPublicMirrors {
-                programs += [mirror("carol", "board", .everybodys), mirror("dave", "board", .everybodys)]
+                programs += [mirror("carol", "board", .publicDatabase), mirror("dave", "board", .publicDatabase)]
             }
         }
         return programs
@@ -213,22 +213,22 @@ package final class Simulation {
             relay.device(of: "carol", named: name),
             policy,
             userName: people["carol"] ?? "",
-            judge: judge
+            checker: checker
         )
     }
 
     private func engine(_ user: String, _ name: String) -> any Program {
-        EngineProgram(relay.device(of: user, named: name), userName: people[user] ?? "", judge: judge)
+        EngineProgram(relay.device(of: user, named: name), userName: people[user] ?? "", checker: checker)
     }
 
     private func mirror(_ user: String, _ name: String, _ kind: MirrorProgram.Kind) -> any Program {
-        MirrorProgram(relay.device(of: user, named: name), kind, userName: people[user] ?? "", judge: judge)
+        MirrorProgram(relay.device(of: user, named: name), kind, userName: people[user] ?? "", checker: checker)
     }
 
     /// Ends all faults, and checks that all programs reach the relay's state.
     private func end() {
-        judge.note("calm")
-        calmDown()
+        checker.note("calm")
+        endFaults()
         settle("after the faults")
         if scenario.kind == .mirrors {
             // A new device has only the relay's data, so differences reveal local-only data on the others.
@@ -246,29 +246,31 @@ package final class Simulation {
         checkBounds()
     }
 
-    private func calmDown() {
+    private func endFaults() {
         disk?.heal()
         relay.clockError = .zero
         startRelay()
         restoreLimits()
-        for program in programs { world.stage.wake(program.device.party) }
+        for program in programs { world.executor.wake(program.device.process) }
         // Another user may have been about to sign in while the device slept.
-        workOff()
+        runReady()
         for program in programs {
-            program.device.network.weather = nil
+            program.device.network.faultRates = nil
             program.device.clockError = .zero
             program.device.network.heal()
             (program as? EngineProgram)?.perform(.resume, on: nil, clock: clock)
             signIn(program, as: program.device.user ?? "")
             // Programs do not know that notices were dropped; a reconnect makes them fetch.
-            if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
+            if scenario.faultRates.dropsNotice > 0 { program.device.network.dropSockets() }
         }
-        for hand in hands { hand.device.network.weather = nil }
-        if scenario.goesBack || steps.contains(where: { $0.deed == .deleteSharedZone }) { hands[0].makeZonesAgain() }
-        workOff()
+        for client in clients { client.device.network.faultRates = nil }
+        if scenario.restoresBackups || steps.contains(where: { $0.action == .deleteSharedZone }) {
+            clients[0].makeZonesAgain()
+        }
+        runReady()
         // Only changes that a limit or a missing session rejected are retried here; all others must be sent
         // automatically.
-        let mustAsk = steps.contains { $0.deed.isAboutAccounts || $0.deed.isAboutLimits }
+        let mustAsk = steps.contains { $0.action.isAboutAccounts || $0.action.isAboutLimits }
         if mustAsk { programs.forEach { $0.retry() } }
     }
 }
@@ -282,46 +284,48 @@ private struct FixedKey: EncryptionKeyProvider {
 extension Simulation {
     /// Fetches with some of the tokens issued so far, with various page sizes.
     func audit() {
-        let bench = Party("auditor", on: world.stage)
-        let (relay, judge) = (relay, judge)
-        let questions = judge.questions(4) { Int(self.chance.number() % UInt64($0)) }
+        let bench = SimulatedProcess("auditor", on: world.executor)
+        let (relay, checker) = (relay, checker)
+        let tokenReplays = checker.tokenReplays(4) { Int(self.random.number() % UInt64($0)) }
         let names = Dictionary(uniqueKeysWithValues: people.map { ($0.value, $0.key) })
         Task(executorPreference: bench) {
-            for question in questions {
+            for question in tokenReplays {
                 guard let user = names[question.user] else { continue }
-                await question.ask(relay, as: user, judge)
+                await question.ask(relay, as: user, checker)
             }
         }
-        workOff()
+        runReady()
     }
 
     /// Checks that exactly the users who may see a picture can download it.
     func lookAtPictures() {
-        let bench = Party("viewer", on: world.stage)
-        let (relay, judge) = (relay, judge)
+        let bench = SimulatedProcess("viewer", on: world.executor)
+        let (relay, checker) = (relay, checker)
         let users = ["alice", "bob", "erin"]
         Task(executorPreference: bench) {
-            for picture in judge.pictures {
-                for user in users { await judge.look(at: picture.record, in: picture.zone, as: user, relay) }
+            for picture in checker.pictures {
+                for user in users { await checker.look(at: picture.record, in: picture.zone, as: user, relay) }
             }
         }
-        workOff()
-        for _ in 0..<3 { judge.lookAgain { Int(chance.number() % UInt64($0)) } }
+        runReady()
+        for _ in 0..<3 { checker.recheckAsset { Int(random.number() % UInt64($0)) } }
     }
 
     /// Checks that the number of timers and connections does not grow with the number of steps.
     func checkBounds() {
-        if world.stage.strays > 0 {
-            judge.accuse(
+        if world.executor.offThreadItems > 0 {
+            checker.reportViolation(
                 "b",
-                "\(world.stage.strays) work items came from other threads: the run is not repeatable"
+                "\(world.executor.offThreadItems) work items came from other threads: the run is not repeatable"
             )
         }
         let sleepers = clock.sleeperCount
-        if sleepers > 60 + 20 * programs.count + 8 * steps.count { judge.accuse("l", "\(sleepers) sleepers are left") }
-        let sockets = judge.state.withLock { $0.sockets.count }
+        if sleepers > 60 + 20 * programs.count + 8 * steps.count {
+            checker.reportViolation("l", "\(sleepers) sleepers are left")
+        }
+        let sockets = checker.state.withLock { $0.sockets.count }
         if relay.connectionCount > sockets {
-            judge.accuse(
+            checker.reportViolation(
                 "l",
                 "the relay has \(relay.connectionCount) notice connections, but only \(sockets) are open"
             )
@@ -329,63 +333,66 @@ extension Simulation {
     }
 
     /// Whether steps discard data; then counters may lose increments, and concurrent removals of links may be lost too.
-    private var losesData: Bool { steps.contains { $0.deed.losesData } }
+    private var losesData: Bool { steps.contains { $0.action.losesData } }
 
     /// Checks that each increment of a counter, on any device, is counted once.
-    private func checkScores(_ truth: Truth) {
+    private func checkScores(_ snapshot: StoreSnapshot) {
         let programs = programs.compactMap { $0 as? LinkedProgram }
         guard !losesData else { return }
-        guard let scores = programs.first?.scores(in: truth) else { return }
+        guard let scores = programs.first?.scores(in: snapshot) else { return }
         let counted = programs.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) }
-        if scores != counted { judge.accuse("b", "the relay's counters are \(scores); expected \(counted)") }
+        if scores != counted { checker.reportViolation("b", "the relay's counters are \(scores); expected \(counted)") }
     }
 
     /// Checks that each object that a mirror's user created, and no user deleted, is in some zone of the relay.
-    private func checkKept(_ truth: Truth) {
-        let mirrors = programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind != .everybodys }
-        guard !losesData, !steps.contains(where: { $0.deed.isAboutAccounts }) else { return }
+    private func checkKept(_ snapshot: StoreSnapshot) {
+        let mirrors = programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind != .publicDatabase }
+        guard !losesData, !steps.contains(where: { $0.action.isAboutAccounts }) else { return }
         let deleted = mirrors.reduce(into: Set<String>()) { $0.formUnion($1.deleted) }
-        let names = truth.zones.values.reduce(into: Set<String>()) { $0.formUnion($1.records.keys) }
+        let names = snapshot.zones.values.reduce(into: Set<String>()) { $0.formUnion($1.records.keys) }
         for mirror in mirrors {
             for record in mirror.made.subtracting(deleted).subtracting(names).sorted() {
-                judge.accuse("a", "\(record), made on \(mirror.device.user ?? "")'s \(mirror.device.name), is lost")
+                checker.reportViolation(
+                    "a",
+                    "\(record), made on \(mirror.device.user ?? "")'s \(mirror.device.name), is lost"
+                )
             }
         }
     }
 
     func compare() {
-        let truth = judge.truth
-        checkScores(truth)
-        checkKept(truth)
+        let snapshot = checker.snapshot
+        checkScores(snapshot)
+        checkKept(snapshot)
         for (index, program) in programs.enumerated() {
             let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
-            if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
-            for pair in (program as? LinkedProgram)?.orphans(in: truth) ?? [] where !losesData {
-                judge.accuse("b", "the relay has \(pair), but not both ends of that link")
+            if !program.unsent().isEmpty { checker.reportViolation("b", "\(name) has not sent \(program.unsent())") }
+            for pair in (program as? LinkedProgram)?.orphans(in: snapshot) ?? [] where !losesData {
+                checker.reportViolation("b", "the relay has \(pair), but not both ends of that link")
             }
-            guard let holdings = program.holdings() else {
-                judge.accuse("b", "\(name) cannot be read")
+            guard let localRecords = program.localRecords() else {
+                checker.reportViolation("b", "\(name) cannot be read")
                 continue
             }
-            let expected = program.expected(from: truth)
-            for zone in Set(holdings.keys).union(expected.keys).sorted(by: { $0.description < $1.description }) {
-                let (there, records) = (expected[zone] ?? [:], holdings[zone] ?? [:])
-                if holdings[zone] == nil { judge.accuse("b", "\(name) does not have \(zone)") }
+            let expected = program.expected(from: snapshot)
+            for zone in Set(localRecords.keys).union(expected.keys).sorted(by: { $0.description < $1.description }) {
+                let (there, records) = (expected[zone] ?? [:], localRecords[zone] ?? [:])
+                if localRecords[zone] == nil { checker.reportViolation("b", "\(name) does not have \(zone)") }
                 for record in Set(there.keys).union(records.keys).sorted()
                 where !record.hasPrefix("zonecast.key") && !record.hasPrefix("pic") {
                     let mine = records[record]?.filter { $0.key != "secret" }
                     let theirs = there[record]?.fields
                     let known = theirs?.filter { $0.key != "CD_entityName" && $0.key != "secret" }
                     if mine != known {
-                        judge.accuse(
+                        checker.reportViolation(
                             "b",
                             "\(record) in \(zone) is \(mine.map { "\($0)" } ?? "not there") on \(name), and \(known.map { "\($0)" } ?? "not there") on the relay"
                         )
                     }
                 }
             }
-            if !truth.zones.values.contains(where: { $0.records.keys.contains { $0.hasSuffix("last\(index)") } }) {
-                judge.accuse("b", "\(name)'s last change is not on the relay")
+            if !snapshot.zones.values.contains(where: { $0.records.keys.contains { $0.hasSuffix("last\(index)") } }) {
+                checker.reportViolation("b", "\(name)'s last change is not on the relay")
             }
         }
     }

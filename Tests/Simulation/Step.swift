@@ -2,7 +2,7 @@ import ZoneTesting
 
 /// One action in a run, with its time.
 package struct Step: Hashable, Sendable, CustomStringConvertible {
-    enum Deed: Hashable, Sendable {
+    enum Action: Hashable, Sendable {
         /// A program's user changes a field of a record, which is created if it is missing.
         case edit(program: Int, zone: Int, record: Int, field: Int)
         case delete(program: Int, zone: Int, record: Int)
@@ -24,7 +24,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case fillQuota
         case emptyQuota
         /// Saves three records that always change together.
-        case group(hand: Int, zone: Int)
+        case group(client: Int, zone: Int)
         /// Sends two concurrent updates of a record, both based on the same version.
         case race(record: Int)
         /// Moves the family of records to the other zone.
@@ -37,12 +37,12 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case post(record: Int)
         case addField(program: Int, zone: Int, record: Int)
         /// A user without access requests invisible and missing records.
-        case pry
+        case probeAccess
         /// The owner stops sharing.
         case endShare
-        case tree(TreeDeed)
+        case tree(TreeAction)
         /// Saves a value that only its user can read.
-        case whisper(record: Int)
+        case saveEncrypted(record: Int)
         /// The plain client fetches changes.
         case poll
         case shareItem(record: Int)
@@ -55,8 +55,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case alterSchema(isPromotion: Bool)
         case breakDisk(SimulatedDisk.Fault)
         case mendDisk
-        case picture(PictureDeed)
-        case link(LinkDeed)
+        case picture(PictureAction)
+        case link(LinkAction)
         case lower(Limit)
         case relate(program: Int, Relation)
         /// Increments a counter that all devices share.
@@ -67,25 +67,25 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case deleteSharedZone
         /// The participant leaves the share.
         case leave
-        case mirror(MirrorDeed)
+        case mirror(MirrorAction)
         /// Without a zone, the action affects all zones.
-        case engine(program: Int, zone: Int?, EngineDeed)
+        case engine(program: Int, zone: Int?, EngineAction)
         /// Suspends the device in the middle of its work, or wakes it.
         case sleep(program: Int, isOver: Bool)
         case backUp
         /// Restores the latest backup.
-        case goBack
+        case restoreBackup
         /// Backs up the device with its program's state.
-        case keepDevice(program: Int)
+        case backUpDevice(program: Int)
         /// Restores the device's backup, as a phone from its owner's computer.
-        case returnDevice(program: Int)
+        case restoreDevice(program: Int)
         /// Makes many edits, and triggers an interruption `turns` work items later, while they are being sent.
-        case rush(program: Int, zone: Int, turns: Int, Surprise)
+        case burst(program: Int, zone: Int, turns: Int, Interruption)
 
         /// Whether programs may need a retry after the account is restored.
         var isAboutAccounts: Bool {
             switch self {
-            case .switchUser, .expireSignIn, .rush(_, _, _, .otherUser): true
+            case .switchUser, .expireSignIn, .burst(_, _, _, .otherUser): true
             default: false
             }
         }
@@ -93,7 +93,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         /// Whether changes that a limit rejected may need a retry.
         var isAboutLimits: Bool {
             switch self {
-            case .fillQuota, .lower, .rush(_, _, _, .quota), .rush(_, _, _, .limit): true
+            case .fillQuota, .lower, .burst(_, _, _, .quota), .burst(_, _, _, .limit): true
             default: false
             }
         }
@@ -107,7 +107,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// An event in the middle of a batch.
-    enum Surprise: Hashable, Sendable {
+    enum Interruption: Hashable, Sendable {
         case otherUser
         /// The owner closes the share of which the program's user is a participant.
         case removal
@@ -116,18 +116,18 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// An action on a shared hierarchy.
-    enum TreeDeed: Hashable, Sendable {
+    enum TreeAction: Hashable, Sendable {
         case share
         case join
         case close
         case end
         case edit(String)
         case editAsGuest(String)
-        case regraft(String)
+        case reparent(String)
     }
 
     /// An action on assets.
-    enum PictureDeed: Hashable, Sendable {
+    enum PictureAction: Hashable, Sendable {
         case put(Int, zone: Int, content: Int)
         case copy(Int, zone: Int, from: Int)
         case delete(Int, zone: Int)
@@ -138,7 +138,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// An action on one-time links.
-    enum LinkDeed: Hashable, Sendable {
+    enum LinkAction: Hashable, Sendable {
         case offer
         /// Bob and erin each open a link, possibly the same one.
         case take(bob: Int?, erin: Int?)
@@ -148,13 +148,13 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
     /// Returns the step with program numbers reduced to the existing programs.
     func aimed(among count: Int) -> Step {
         var step = self
-        switch deed {
+        switch action {
         case .edit(let program, let zone, let record, let field):
-            step.deed = .edit(program: program % count, zone: zone, record: record, field: field)
+            step.action = .edit(program: program % count, zone: zone, record: record, field: field)
         case .delete(let program, let zone, let record):
-            step.deed = .delete(program: program % count, zone: zone, record: record)
+            step.action = .delete(program: program % count, zone: zone, record: record)
         case .editTwice(let program, let zone, let record, let turns):
-            step.deed = .editTwice(program: program % count, zone: zone, record: record, turns: turns)
+            step.action = .editTwice(program: program % count, zone: zone, record: record, turns: turns)
         default: break
         }
         return step
@@ -162,11 +162,11 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
 
     /// Milliseconds since the previous step.
     var pause: Int64
-    var deed: Deed
+    var action: Action
     /// Identifies the values that this step writes.
     var number: Int
 
-    package var description: String { "+\(pause) ms \(deed) #\(number)" }
+    package var description: String { "+\(pause) ms \(action) #\(number)" }
 }
 
 extension Scenario {
@@ -176,12 +176,16 @@ extension Scenario {
         let steps = (0..<stepCount).map { number in
             let isPatient = Int.random(in: 0..<20, using: &random) == 0
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
-            return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
+            return Step(
+                pause: pause,
+                action: kind == .mirrors ? mirrorAction(&random) : action(&random),
+                number: number
+            )
         }
-        return withSleep(withEngineDeeds(withRareDeeds(withForgetting(steps))))
+        return withSleep(withEngineActions(withRareActions(withForgetting(steps))))
     }
 
-    private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {
+    private func action(_ random: inout SeededRandom.Generator) -> Step.Action {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, zone, record) = (pick(programCount), pick(2), pick(5))
         switch pick(169) {
@@ -193,8 +197,8 @@ extension Scenario {
         case 55..<57: return .dropSockets(program: program)
         case 57..<60: return .crash(program: program, turns: pick(80))
         case 60..<65: return .crashInFetch(program: program, turns: pick(12))
-        case 65..<71 where isOnDisk: return relayDeed(pick(6), pick(60), &random)
-        case 72..<80: return .group(hand: pick(2), zone: zone)
+        case 65..<71 where isOnDisk: return relayAction(pick(6), pick(60), &random)
+        case 72..<80: return .group(client: pick(2), zone: zone)
         case 80..<84: return .race(record: pick(2))
         case 84..<86: return .move
         case 86: return .makeZone(zone: zone)
@@ -204,14 +208,14 @@ extension Scenario {
         case 94..<96: return .remove
         case 96: return .endShare
         case 97: return .addField(program: program, zone: zone, record: record)
-        case 98: return .pry
+        case 98: return .probeAccess
         case 99: return .post(record: record)
-        case 100..<109: return .tree(treeDeed(pick(12), pick(4)))
+        case 100..<109: return .tree(treeAction(pick(12), pick(4)))
         case 109..<112: return .crashInFetch(program: pick(3), turns: pick(6))
         case 112: return .expireTokens
         case 113: return .fillQuota
         case 114: return .emptyQuota
-        case 115: return .whisper(record: pick(2))
+        case 115: return .saveEncrypted(record: pick(2))
         case 116..<120: return .poll
         case 120..<122: return .shareItem(record: record)
         case 122: return .joinItem
@@ -221,17 +225,17 @@ extension Scenario {
         case 127: return .relayClock(hours: pick(200_000) - 100_000)
         case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
         case 129: return .alterSchema(isPromotion: pick(3) == 0)
-        case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
+        case 130..<141: return .picture(pictureAction(pick(12), pick(4), pick(4), pick(7)))
         // About ten work items pass until an engine delivers a page to the program.
         case 148..<157: return .crashInFetch(program: pick(3), turns: 6 + pick(8))
-        case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
+        case 141..<148: return .link(linkAction(pick(7), pick(4), pick(4)))
         case 157: return .lower(limit(pick(3), pick(3)))
-        case 158..<169: return rush(pick(8), pick(40), limit(pick(3), pick(3)), program, zone)
+        case 158..<169: return burst(pick(8), pick(40), limit(pick(3), pick(3)), program, zone)
         default: return .poll
         }
     }
 
-    func relayDeed(_ kind: Int, _ turns: Int, _ random: inout SeededRandom.Generator) -> Step.Deed {
+    func relayAction(_ kind: Int, _ turns: Int, _ random: inout SeededRandom.Generator) -> Step.Action {
         switch kind {
         case 0: .restartRelay
         case 1: .killRelay(turns: turns)
@@ -240,7 +244,7 @@ extension Scenario {
         }
     }
 
-    private func pictureDeed(_ kind: Int, _ picture: Int, _ zone: Int, _ content: Int) -> Step.PictureDeed {
+    private func pictureAction(_ kind: Int, _ picture: Int, _ zone: Int, _ content: Int) -> Step.PictureAction {
         switch kind {
         case 0..<5: .put(picture, zone: zone, content: content)
         case 5: .copy(picture, zone: zone, from: content % 4)
@@ -259,17 +263,17 @@ extension Scenario {
         }
     }
 
-    private func rush(_ kind: Int, _ turns: Int, _ limit: Step.Limit, _ program: Int, _ zone: Int) -> Step.Deed {
+    private func burst(_ kind: Int, _ turns: Int, _ limit: Step.Limit, _ program: Int, _ zone: Int) -> Step.Action {
         switch kind {
         // Program 1's device is used by several users, and program 2 is a participant.
-        case 0..<4: .rush(program: 1, zone: zone, turns: turns, .otherUser)
-        case 4, 5: .rush(program: 2, zone: 1, turns: turns, .removal)
-        case 6: .rush(program: program, zone: zone, turns: turns, .quota)
-        default: .rush(program: program, zone: zone, turns: turns, .limit(limit))
+        case 0..<4: .burst(program: 1, zone: zone, turns: turns, .otherUser)
+        case 4, 5: .burst(program: 2, zone: 1, turns: turns, .removal)
+        case 6: .burst(program: program, zone: zone, turns: turns, .quota)
+        default: .burst(program: program, zone: zone, turns: turns, .limit(limit))
         }
     }
 
-    private func linkDeed(_ kind: Int, _ one: Int, _ other: Int) -> Step.LinkDeed {
+    private func linkAction(_ kind: Int, _ one: Int, _ other: Int) -> Step.LinkAction {
         switch kind {
         case 0, 1: .offer
         case 2: .take(bob: one, erin: one)
@@ -280,7 +284,7 @@ extension Scenario {
         }
     }
 
-    private func treeDeed(_ kind: Int, _ leaf: Int) -> Step.TreeDeed {
+    private func treeAction(_ kind: Int, _ leaf: Int) -> Step.TreeAction {
         let name = ["t0", "t1", "t2", "beside"][leaf]
         switch kind {
         case 0, 1: return .share
@@ -288,7 +292,7 @@ extension Scenario {
         case 5: return .close
         case 6: return .end
         case 7, 8: return .editAsGuest(name)
-        case 9: return .regraft(leaf % 2 == 0 ? "t2" : "beside")
+        case 9: return .reparent(leaf % 2 == 0 ? "t2" : "beside")
         default: return .edit(name)
         }
     }
@@ -296,7 +300,7 @@ extension Scenario {
 
 extension Step {
     /// An explicit action of a program on its sync engines.
-    enum EngineDeed: Hashable, Sendable {
+    enum EngineAction: Hashable, Sendable {
         /// An immediate fetch, as with pull to refresh.
         case fetch
         case fetchOthers
@@ -312,7 +316,7 @@ extension Step {
         case resume
         case atomic(Bool)
         /// Delays the handling of each event by this many milliseconds.
-        case dawdle(Int)
+        case delayEvents(Int)
         /// Deletes the zone.
         case endZone
     }
@@ -322,17 +326,17 @@ extension Scenario {
     /// Returns the steps with engine actions added in half of the runs.
     ///
     /// Uses a generator of its own, so that the seed's other steps do not change.
-    func withEngineDeeds(_ steps: [Step]) -> [Step] {
+    func withEngineActions(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0xE2_614E_5A1D).generator
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         guard kind == .everything, pick(2) == 0 else { return steps }
         var steps = steps
         for number in 0..<pick(14) {
-            let (zone, kind) = (pick(3) == 0 ? nil : pick(2), engineDeed(pick(20), pick(5)))
+            let (zone, kind) = (pick(3) == 0 ? nil : pick(2), engineAction(pick(20), pick(5)))
             // Zone 0 is never deleted: at the end all programs write to it, even those that create no zones.
-            let deed = Step.Deed.engine(program: pick(3), zone: kind == .endZone ? 1 : zone, kind)
+            let action = Step.Action.engine(program: pick(3), zone: kind == .endZone ? 1 : zone, kind)
             let pause = Int64.random(in: 0...(pick(3) == 0 ? 2_000 : 200), using: &random)
-            steps.insert(Step(pause: pause, deed: deed, number: 2_000 + number), at: pick(steps.count + 1))
+            steps.insert(Step(pause: pause, action: action, number: 2_000 + number), at: pick(steps.count + 1))
         }
         return steps
     }
@@ -348,18 +352,18 @@ extension Scenario {
             // In the middle of the work that the step before has started.
             let fall = Step(
                 pause: Int64(pick(120)),
-                deed: .sleep(program: program, isOver: false),
+                action: .sleep(program: program, isOver: false),
                 number: 3_000 + 2 * number
             )
             steps.insert(fall, at: first)
             let length = Int64(pick(4) == 0 ? pick(3_600_000) : pick(3_000))
-            let rise = Step(pause: length, deed: .sleep(program: program, isOver: true), number: 3_001 + 2 * number)
+            let rise = Step(pause: length, action: .sleep(program: program, isOver: true), number: 3_001 + 2 * number)
             steps.insert(rise, at: min(steps.count, first + 1 + pick(6)))
         }
         return steps
     }
 
-    private func engineDeed(_ kind: Int, _ record: Int) -> Step.EngineDeed {
+    private func engineAction(_ kind: Int, _ record: Int) -> Step.EngineAction {
         switch kind {
         case 0, 1, 2: .fetch
         case 3: .fetchOthers
@@ -371,7 +375,7 @@ extension Scenario {
         case 13: .pause
         case 14: .resume
         case 15, 16: .atomic(record < 4)
-        case 17, 18: .dawdle(record * record * 90)
+        case 17, 18: .delayEvents(record * record * 90)
         default: .endZone
         }
     }
@@ -381,7 +385,7 @@ extension Scenario {
     /// An action for linked mirrors.
     ///
     /// Few names are used again and again, so that conflicts are likely.
-    func deedOfMirrors(_ random: inout SeededRandom.Generator) -> Step.Deed {
+    func mirrorAction(_ random: inout SeededRandom.Generator) -> Step.Action {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, record, turns) = (pick(programCount), pick(4), pick(60))
         switch pick(100) {
@@ -394,7 +398,7 @@ extension Scenario {
         case 80..<85: return .crash(program: program, turns: turns)
         case 85..<89: return .crashInFetch(program: program, turns: turns % 12)
         case 89, 90: return .dropSockets(program: program)
-        case 91..<94 where isOnDisk: return relayDeed(pick(6), turns, &random)
+        case 91..<94 where isOnDisk: return relayAction(pick(6), turns, &random)
         case 94: return .expireTokens
         case 95: return .fillQuota
         case 96: return .emptyQuota
@@ -410,7 +414,7 @@ extension Scenario {
 
 extension Step {
     /// An action on the zones of mirrors.
-    enum MirrorDeed: Hashable, Sendable {
+    enum MirrorAction: Hashable, Sendable {
         /// The participant leaves.
         case leave
         /// The owner makes the public link read-only or read-write.
@@ -426,11 +430,12 @@ extension Step {
     }
 }
 
-extension Step.Deed {
+extension Step.Action {
     /// Whether the action removes data that no user has deleted.
     var losesData: Bool {
         switch self {
-        case .goBack, .returnDevice, .switchUser, .mirror(.erase), .mirror(.deleteZone), .mirror(.resetKeys): true
+        case .restoreBackup, .restoreDevice, .switchUser, .mirror(.erase), .mirror(.deleteZone), .mirror(.resetKeys):
+            true
         default: false
         }
     }
@@ -448,13 +453,13 @@ extension Scenario {
             let (program, record) = (
                 Int.random(in: 0..<programCount, using: &random), Int.random(in: 0..<5, using: &random)
             )
-            let deeds: [Step.Deed] = [
+            let actions: [Step.Action] = [
                 .delete(program: program, zone: Int.random(in: 0..<2, using: &random), record: record),
                 .forgetTombstones,
             ]
             let place = Int.random(in: stepCount / 4...steps.count, using: &random)
-            let some = deeds.enumerated().map { index, deed in
-                Step(pause: Int64.random(in: 0...4_000, using: &random), deed: deed, number: steps.count + index)
+            let some = actions.enumerated().map { index, action in
+                Step(pause: Int64.random(in: 0...4_000, using: &random), action: action, number: steps.count + index)
             }
             steps.insert(contentsOf: some, at: place)
         }
@@ -464,18 +469,18 @@ extension Scenario {
     /// Returns the steps with rare actions added, each with the steps that it requires.
     ///
     /// Uses a generator of its own, so that the seed's other steps do not change.
-    func withRareDeeds(_ steps: [Step]) -> [Step] {
+    func withRareActions(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0x5A_FE1E_A7E5).generator
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         var steps = steps
         for round in 0..<pick(4) {
-            let kind = goesBack && pick(2) == 0 ? .relay : kinds[pick(kinds.count)]
-            let deeds = rareDeeds(kind, pick(4), record: pick(5))
+            let kind = restoresBackups && pick(2) == 0 ? .relay : kinds[pick(kinds.count)]
+            let actions = rareActions(kind, pick(4), record: pick(5))
             var place = pick(steps.count + 1)
-            for (index, deed) in deeds.enumerated() {
+            for (index, action) in actions.enumerated() {
                 // Mostly long enough for the earlier steps to finish.
                 let pause = Int64.random(in: pick(4) == 0 ? 0...500 : 1_000...6_000, using: &random)
-                steps.insert(Step(pause: pause, deed: deed, number: 1_000 + 10 * round + index), at: place)
+                steps.insert(Step(pause: pause, action: action, number: 1_000 + 10 * round + index), at: place)
                 place = min(steps.count, place + 1 + pick(2))
             }
         }
@@ -490,23 +495,23 @@ extension Scenario {
             ? [.device, .account, .shares, .sharingMirrors, .sharingMirrors, .mirrors] : [.device, .shares]
     }
 
-    private func rareDeeds(_ kind: RareKind, _ turn: Int, record: Int) -> [Step.Deed] {
+    private func rareActions(_ kind: RareKind, _ turn: Int, record: Int) -> [Step.Action] {
         let (bob, carol, dave) = (2, 5, 6)
-        let edit = { (program: Int) in Step.Deed.edit(program: program, zone: 1, record: record, field: 0) }
+        let edit = { (program: Int) in Step.Action.edit(program: program, zone: 1, record: record, field: 0) }
         switch kind {
         case .relay:
-            return turn == 0 ? [.goBack] : [.backUp, edit(turn), .poll, .goBack]
+            return turn == 0 ? [.restoreBackup] : [.backUp, edit(turn), .poll, .restoreBackup]
         case .device:
             let (program, other) = (record % programCount, turn)
-            return [.edit(program: program, zone: 1, record: turn, field: 1), .keepDevice(program: program)]
-                + [edit(program), edit(other), .poll, .returnDevice(program: program)]
+            return [.edit(program: program, zone: 1, record: turn, field: 1), .backUpDevice(program: program)]
+                + [edit(program), edit(other), .poll, .restoreDevice(program: program)]
         case .account:
             // Mirrors only: engines have account steps of their own.
             let program = self.kind == .mirrors ? turn % 3 : carol - turn % 2
             return [edit(program), .switchUser(program: program, isBack: false), edit(program)]
                 + [.switchUser(program: program, isBack: true), edit(program)]
         case .shares:
-            let deeds: [Step.Deed] =
+            let actions: [Step.Action] =
                 switch turn {
                 case 0 where record % 2 == 0: [.deleteSharedZone, .makeZone(zone: 0), .share, .join]
                 case 0: [.leave]
@@ -514,9 +519,9 @@ extension Scenario {
                 case 2: [.restrict(isReadOnly: true), .delete(program: bob, zone: 1, record: record)]
                 default: [.restrict(isReadOnly: true), edit(bob), .restrict(isReadOnly: false)]
                 }
-            return [.share, .join, edit(bob)] + deeds + [edit(bob)]
+            return [.share, .join, edit(bob)] + actions + [edit(bob)]
         case .sharingMirrors:
-            let end: [Step.Deed] =
+            let end: [Step.Action] =
                 switch turn {
                 case 0: [.mirror(.leave)]
                 case 1: [.mirror(.erase(program: carol))]

@@ -45,7 +45,7 @@ struct Soak: AsyncParsableCommand {
         guard !parts.isEmpty, minutes > 0 else {
             throw ValidationError("There is no such part, or no time. --list shows the parts.")
         }
-        let watch = SoakWatch(parts, minutes: minutes, seed: seed, findings: findings, keeps: keep)
+        let watch = SoakRunner(parts, minutes: minutes, seed: seed, findings: findings, keeps: keep)
         guard try watch.run() else { throw ExitCode.failure }
     }
 
@@ -59,7 +59,7 @@ struct Soak: AsyncParsableCommand {
         )
     }
 
-    /// Runs a part in this process and prints the lines that `SoakWatch` reads.
+    /// Runs a part in this process and prints the lines that `SoakRunner` reads.
     private static func runOne(_ name: String, _ slice: SoakSlice) async throws {
         guard let part = SoakPart.all.first(where: { $0.name == name }) else { throw ExitCode.failure }
         let report = try await part.run(slice)
@@ -74,7 +74,7 @@ enum Output {
 }
 
 /// Runs the parts one after the other, each in its own process, shows their progress and reports at the end.
-final class SoakWatch {
+final class SoakRunner {
     private let parts: [SoakPart]
     private let minutes: Double
     private let seed: UInt64

@@ -104,7 +104,7 @@ extension SoakPart {
     private static let crowd = SoakPart(name: "disk-crowd", weight: 1) { slice in
         var (seed, acknowledged, objections) = (slice.seed, 0, [String]())
         while !slice.isOver, objections.count < 5 {
-            let report = try await CrowdTrial(seed: seed).run()
+            let report = try await ConcurrentWritesTrial(seed: seed).run()
             acknowledged += report.acknowledged
             objections += report.objections
             seed += 1

@@ -21,7 +21,7 @@ import Testing
         )
         var outcome = FetchRound.Outcome()
         outcome.fetched = [notes]
-        outcome.sawDatabase = true
+        outcome.reachedDatabaseEnd = true
         #expect(
             round.handle(.zonePage(notes, token: t2, moreComing: false), state: &state)
                 == [.zoneEnded(notes, nil), .finished(outcome)]
@@ -68,7 +68,7 @@ import Testing
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
-        let refused = Trouble(.refused)
+        let refused = SyncFailure(.refused)
         #expect(
             round.handle(.zonePage(notes, token: t2, moreComing: true, failure: refused), state: &state)
                 == [.askZone(notes, since: t2)]
@@ -95,7 +95,7 @@ import Testing
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
-        let expired = Trouble(.tokenExpired)
+        let expired = SyncFailure(.tokenExpired)
         #expect(round.handle(.zoneFailed(notes, expired), state: &state) == [.askZone(notes, since: nil)])
         #expect(round.handle(.zoneFailed(notes, expired), state: &state).first == .zoneEnded(notes, expired))
         #expect(state.zoneTokens[notes] == nil)
@@ -106,10 +106,10 @@ import Testing
         var state = FeedState(databaseToken: t1)
         var round = FetchRound(asksDatabase: true)
         _ = round.handle(.began, state: &state)
-        let expired = Trouble(.tokenExpired)
+        let expired = SyncFailure(.tokenExpired)
         #expect(round.handle(.databaseFailed(expired), state: &state) == [.askDatabase(since: nil)])
         var outcome = FetchRound.Outcome()
-        outcome.trouble = expired
+        outcome.syncFailure = expired
         #expect(round.handle(.databaseFailed(expired), state: &state) == [.finished(outcome)])
     }
 
@@ -124,14 +124,14 @@ import Testing
             effects = round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state)
         }
         #expect(asked == 2, "three repeats in all")
-        #expect(effects.first == .zoneEnded(notes, Trouble(.protocolBroken)))
+        #expect(effects.first == .zoneEnded(notes, SyncFailure(.protocolViolation)))
     }
 
     @Test func aMissingZoneCausesADatabaseFetch() {
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
-        let gone = Trouble(.zoneGone)
+        let gone = SyncFailure(.zoneNotFound)
         #expect(
             round.handle(.zoneFailed(notes, gone), state: &state) == [.zoneEnded(notes, gone), .askDatabase(since: t1)]
         )
@@ -143,7 +143,7 @@ import Testing
         _ = round.handle(.began, state: &state)
         _ = round.handle(.databasePage(changed: [notes], deleted: [], token: t1, moreComing: false), state: &state)
         _ = round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state)
-        let gone = Trouble(.zoneGone)
+        let gone = SyncFailure(.zoneNotFound)
         #expect(
             round.handle(.zoneFailed(notes, gone), state: &state) == [.zoneEnded(notes, gone), .askDatabase(since: t1)]
         )
@@ -160,14 +160,14 @@ import Testing
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
-        _ = round.handle(.zoneFailed(notes, Trouble(.zoneGone)), state: &state)
+        _ = round.handle(.zoneFailed(notes, SyncFailure(.zoneNotFound)), state: &state)
         let back = round.handle(
             .databasePage(changed: [notes], deleted: [], token: t2, moreComing: false),
             state: &state
         )
         #expect(back.contains(.zoneBegins(notes)))
         // If a relay keeps contradicting itself, the round ends.
-        _ = round.handle(.zoneFailed(notes, Trouble(.zoneGone)), state: &state)
+        _ = round.handle(.zoneFailed(notes, SyncFailure(.zoneNotFound)), state: &state)
         let end = round.handle(
             .databasePage(changed: [notes], deleted: [], token: t3, moreComing: false),
             state: &state
@@ -192,8 +192,8 @@ import Testing
         var state = FeedState(zoneTokens: [notes: t1, work: t1], unfetched: [notes, work])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
-        let first = round.handle(.zoneFailed(notes, Trouble(.network)), state: &state)
-        #expect(first == [.zoneEnded(notes, Trouble(.network))], "the other response is still pending")
+        let first = round.handle(.zoneFailed(notes, SyncFailure(.network)), state: &state)
+        #expect(first == [.zoneEnded(notes, SyncFailure(.network))], "the other response is still pending")
         let last = round.handle(.zonePage(work, token: t2, moreComing: true), state: &state)
         #expect(last.count == 2)
         #expect(state.unfetched == [notes, work])
@@ -207,7 +207,7 @@ import Testing
             asksDatabase: false,
             scope: .allExcluding([zones[1]]),
             prioritized: [zones[6]],
-            held: [zones[0]]
+            backingOff: [zones[0]]
         )
         let begun = round.handle(.began, state: &state).compactMap { effect -> ZoneID? in
             if case .zoneBegins(let zone) = effect { zone } else { nil }
@@ -227,14 +227,14 @@ import Testing
 
     @Test("a zone that is in the scope and not in the feed is requested, and its absence is reported once")
     func namedAndMissing() {
-        let missing = Trouble(.zoneGone)
+        let missing = SyncFailure(.zoneNotFound)
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1])
         let (asked, effects) = askedInScope([notes, work, ZoneID(ZoneID.defaultName)], state: &state)
         var round = asked
         #expect(effects == [.zoneBegins(work), .askZone(work, since: nil)], "a known zone has not changed")
         var outcome = FetchRound.Outcome()
-        outcome.sawDatabase = true
-        outcome.zoneTroubles = [work: missing]
+        outcome.reachedDatabaseEnd = true
+        outcome.zoneFailures = [work: missing]
         #expect(
             round.handle(.zoneFailed(work, missing), state: &state)
                 == [.zoneEnded(work, missing), .finished(outcome)]

@@ -69,11 +69,11 @@ final class ModelClient {
     // MARK: The user
 
     func edit(_ id: RecordID, _ field: String, _ value: Int) {
-        let held = mirror[id]
-        var fields = held?.fields ?? [:]
+        let backingOff = mirror[id]
+        var fields = backingOff?.fields ?? [:]
         fields[field] = value
         mustArrive[id, default: [:]][field] = value
-        mirror[id] = Held(fields: fields, base: held?.base ?? [:], tag: held?.tag)
+        mirror[id] = Held(fields: fields, base: backingOff?.base ?? [:], tag: backingOff?.tag)
         outbox.add(.save, id)
         tell(.outboxChanged(isEmpty: false))
     }
@@ -91,8 +91,8 @@ final class ModelClient {
     private func tell(_ event: SyncSchedule.Event) {
         for effect in schedule.handle(event, at: world.now, using: &world.random) {
             switch effect {
-            case .fetch(let asksDatabase, let held):
-                round = FetchRound(asksDatabase: asksDatabase, held: held)
+            case .fetch(let asksDatabase, let backingOff):
+                round = FetchRound(asksDatabase: asksDatabase, backingOff: backingOff)
                 advance(.began)
             case .send: send()
             case .wake(let moment): wake(at: moment)
@@ -100,7 +100,7 @@ final class ModelClient {
         }
     }
 
-    private func wake(at moment: Moment?) {
+    private func wake(at moment: Instant?) {
         alarm += 1
         guard let moment else { return }
         let (mine, started) = (alarm, generation)
@@ -126,7 +126,7 @@ final class ModelClient {
             case .askDatabase(let token): askDatabase(token)
             case .zoneBegins: break
             case .askZone(let zone, let token): askZone(zone, token)
-            case .zoneEnded(let zone, let trouble): zoneEnded(zone, trouble)
+            case .zoneEnded(let zone, let syncFailure): zoneEnded(zone, syncFailure)
             case .finished(let outcome):
                 round = nil
                 tell(.fetchFinished(outcome))
@@ -135,16 +135,17 @@ final class ModelClient {
     }
 
     private func askDatabase(_ token: SyncToken?) {
-        let answered = ifRunning { [self] (result: Result<(zones: [ZoneID], token: SyncToken, more: Bool), Trouble>) in
+        let answered = ifRunning {
+            [self] (result: Result<(zones: [ZoneID], token: SyncToken, more: Bool), SyncFailure>) in
             switch result {
             case .success(let page):
                 advance(.databasePage(changed: page.zones, deleted: [], token: page.token, moreComing: page.more))
-            case .failure(let trouble): advance(.databaseFailed(trouble))
+            case .failure(let syncFailure): advance(.databaseFailed(syncFailure))
             }
         }
         world.request(
             "\(name) database",
-            perform: { world throws(Trouble) in try world.relay.databaseChanges(since: token) },
+            perform: { world throws(SyncFailure) in try world.relay.databaseChanges(since: token) },
             answer: answered
         )
     }
@@ -152,18 +153,18 @@ final class ModelClient {
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) {
         if token == nil { seen[zone] = [] }
         let answered = ifRunning {
-            [self] (result: Result<(rows: [ModelRelay.Row], token: SyncToken, more: Bool), Trouble>) in
+            [self] (result: Result<(rows: [ModelRelay.Row], token: SyncToken, more: Bool), SyncFailure>) in
             switch result {
             case .success(let page):
                 page.rows.forEach(apply)
                 seen[zone]?.formUnion(page.rows.map(\.id))
                 advance(.zonePage(zone, token: page.token, moreComing: page.more))
-            case .failure(let trouble): advance(.zoneFailed(zone, trouble))
+            case .failure(let syncFailure): advance(.zoneFailed(zone, syncFailure))
             }
         }
         world.request(
             "\(name) zone",
-            perform: { world throws(Trouble) in try world.relay.zoneChanges(zone, since: token) },
+            perform: { world throws(SyncFailure) in try world.relay.zoneChanges(zone, since: token) },
             answer: answered
         )
     }
@@ -178,13 +179,13 @@ final class ModelClient {
     }
 
     private func merge(_ id: RecordID, _ theirs: [String: Int], _ tag: Int?) {
-        guard let held = mirror[id] else { return }
-        let merged = Merge.fields(base: held.base, mine: held.fields, theirs: theirs, trump: .mine)
-        mirror[id] = Held(fields: tag == nil ? held.fields : merged.fields, base: theirs, tag: tag)
+        guard let backingOff = mirror[id] else { return }
+        let merged = Merge.fields(base: backingOff.base, mine: backingOff.fields, theirs: theirs, preferring: .mine)
+        mirror[id] = Held(fields: tag == nil ? backingOff.fields : merged.fields, base: theirs, tag: tag)
     }
 
-    private func zoneEnded(_ zone: ZoneID, _ trouble: Trouble?) {
-        if trouble == nil, let listed = seen[zone] {
+    private func zoneEnded(_ zone: ZoneID, _ syncFailure: SyncFailure?) {
+        if syncFailure == nil, let listed = seen[zone] {
             // A full fetch reports no deletions: records that it does not list are deleted.
             for id in mirror.keys where id.zone == zone && !listed.contains(id) && outbox[id] == nil {
                 mirror[id] = nil
@@ -203,10 +204,10 @@ final class ModelClient {
                 ?? .delete(entry.id)
         }
         let sent = mirror
-        let answered = ifRunning { [self] (result: Result<[RecordID: ModelRelay.Answer], Trouble>) in
+        let answered = ifRunning { [self] (result: Result<[RecordID: ModelRelay.Answer], SyncFailure>) in
             switch result {
             case .success(let answers): settle(answers, version, sent)
-            case .failure(let trouble): tell(.sendFinished(.init(trouble: trouble)))
+            case .failure(let syncFailure): tell(.sendFinished(.init(syncFailure: syncFailure)))
             }
         }
         world.request(
@@ -227,7 +228,7 @@ final class ModelClient {
     ) {
         var outcome = SyncSchedule.SendOutcome()
         for (id, answer) in answers.sorted(by: { $0.key.recordName < $1.key.recordName }) {
-            outbox.settled(id, version: version)
+            outbox.confirmed(id, version: version)
             switch answer {
             case .saved(let tag):
                 outcome.madeProgress = true
@@ -236,11 +237,11 @@ final class ModelClient {
                 mirror[id]?.base = sent[id]?.fields ?? [:]
             case .deleted: outcome.madeProgress = true
             case .conflict(let row):
-                outcome.hadRefusals = true
+                outcome.hadRejections = true
                 if mirror[id] != nil { merge(id, row.fields, row.tag) }
                 outbox.add(mirror[id] == nil ? .delete : .save, id)
             case .unknown:
-                outcome.hadRefusals = true
+                outcome.hadRejections = true
                 mirror[id]?.tag = nil
                 outbox.add(mirror[id] == nil ? .delete : .save, id)
             }

@@ -75,7 +75,8 @@ struct ModelRelay {
     }
 
     /// Returns one zone per page, so that clients have to page.
-    func databaseChanges(since token: SyncToken?) throws(Trouble) -> (zones: [ZoneID], token: SyncToken, more: Bool) {
+    func databaseChanges(since token: SyncToken?) throws(SyncFailure) -> (zones: [ZoneID], token: SyncToken, more: Bool)
+    {
         let position = try position(in: token, kind: "d")
         let later = zoneChange.filter { $0.value > position }.sorted { $0.value < $1.value }
         guard let first = later.first else { return ([], SyncToken("\(epoch):d:\(position)"), false) }
@@ -83,7 +84,7 @@ struct ModelRelay {
     }
 
     /// Returns two records per page; without a token, only live ones.
-    func zoneChanges(_ zone: ZoneID, since token: SyncToken?) throws(Trouble) -> (
+    func zoneChanges(_ zone: ZoneID, since token: SyncToken?) throws(SyncFailure) -> (
         rows: [Row], token: SyncToken, more: Bool
     ) {
         let position = try position(in: token, kind: "z")
@@ -94,11 +95,11 @@ struct ModelRelay {
         return (page, SyncToken("\(epoch):z:\(end)"), later.count > 2)
     }
 
-    private func position(in token: SyncToken?, kind: String) throws(Trouble) -> Int {
+    private func position(in token: SyncToken?, kind: String) throws(SyncFailure) -> Int {
         guard let token else { return 0 }
         let parts = token.text.split(separator: ":")
         guard parts.count == 3, parts[0] == "\(epoch)", parts[1] == kind, let position = Int(parts[2]) else {
-            throw Trouble(.tokenExpired)
+            throw SyncFailure(.tokenExpired)
         }
         return position
     }

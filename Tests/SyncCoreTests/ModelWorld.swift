@@ -3,14 +3,14 @@ import SyncCore
 
 /// Virtual time, a network that loses, delays, reorders and duplicates messages, and a queue of all events in order.
 final class ModelWorld {
-    private(set) var now = Moment.start
+    private(set) var now = Instant.start
     var random: SeededRandom
     var relay = ModelRelay()
     var clients: [ModelClient] = []
     /// The probability of each fault; zero for the quiet phase.
     var faults = 0.2
     private(set) var trace: [String] = []
-    private var queue: [(at: Moment, order: Int, job: () -> Void)] = []
+    private var queue: [(at: Instant, order: Int, job: () -> Void)] = []
     private var order = 0
 
     init(seed: UInt64) { random = SeededRandom(seed: seed) }
@@ -28,7 +28,7 @@ final class ModelWorld {
     }
 
     /// Runs the jobs that are due until `end`.
-    func run(until end: Moment) {
+    func run(until end: Instant) {
         while let next = queue.indices.min(by: { (queue[$0].at, queue[$0].order) < (queue[$1].at, queue[$1].order) }),
             queue[next].at <= end
         {
@@ -45,20 +45,20 @@ final class ModelWorld {
     /// while.
     func request<Answer>(
         _ name: String,
-        perform: @escaping (ModelWorld) throws(Trouble) -> Answer,
-        answer: @escaping (Result<Answer, Trouble>) -> Void
+        perform: @escaping (ModelWorld) throws(SyncFailure) -> Answer,
+        answer: @escaping (Result<Answer, SyncFailure>) -> Void
     ) {
         let isLostThere = chance(faults / 2)
         let isLostBack = chance(faults / 2)
         if isLostThere {
-            after(.seconds(2)) { answer(.failure(Trouble(.network))) }
+            after(.seconds(2)) { answer(.failure(SyncFailure(.network))) }
             return
         }
         after(latency) { [self] in
-            let result = Result(catching: { () throws(Trouble) in try perform(self) })
+            let result = Result(catching: { () throws(SyncFailure) in try perform(self) })
             note("relay did \(name)\(isLostBack ? ", answer lost" : "")")
             after(isLostBack ? .seconds(2) : latency) {
-                answer(isLostBack ? .failure(Trouble(.network)) : result)
+                answer(isLostBack ? .failure(SyncFailure(.network)) : result)
             }
         }
     }

@@ -31,9 +31,9 @@ import Testing
         outbox.add(.save, record("a"))
         let sent = outbox.version
         outbox.add(.save, record("a"))
-        outbox.settled(record("a"), version: sent)
+        outbox.confirmed(record("a"), version: sent)
         #expect(outbox.count == 1, "an edit made while the first is being sent must stay")
-        outbox.settled(record("a"), version: outbox.version)
+        outbox.confirmed(record("a"), version: outbox.version)
         #expect(outbox.isEmpty)
     }
 
@@ -44,7 +44,7 @@ import Testing
             let id = record("r\(Int.random(in: 0..<200, using: &random))")
             let operation: Outbox.Operation = Bool.random(using: &random) ? .save : .delete
             if Int.random(in: 0..<3, using: &random) == 0 {
-                outbox.settled(id, version: outbox.version)
+                outbox.confirmed(id, version: outbox.version)
                 model.removeAll { $0.id == id }
             } else if !model.contains(where: { $0.id == id && $0.operation == operation }) {
                 outbox.add(operation, id)
@@ -68,13 +68,13 @@ import Testing
 
 @Suite struct BatchLimitsTests {
     @Test(arguments: [
-        (sizes: Array(repeating: 300, count: 444), cut: [200, 200, 44]),
-        (sizes: [1_500_000, 400_000, 200_000, 1], cut: [2, 2]),
-        (sizes: [3_000_000, 10], cut: [1, 1]),
-        (sizes: [], cut: []),
+        (sizes: Array(repeating: 300, count: 444), split: [200, 200, 44]),
+        (sizes: [1_500_000, 400_000, 200_000, 1], split: [2, 2]),
+        (sizes: [3_000_000, 10], split: [1, 1]),
+        (sizes: [], split: []),
     ])
-    func batchesAreLimitedByOperationsAndBytes(_ row: (sizes: [Int], cut: [Int])) {
-        #expect(BatchLimits().cut(row.sizes) { $0 }.map(\.count) == row.cut)
+    func batchesAreLimitedByOperationsAndBytes(_ row: (sizes: [Int], split: [Int])) {
+        #expect(BatchLimits().split(row.sizes) { $0 }.map(\.count) == row.split)
     }
 
     @Test func limitsAreHalvedWhenExceededAndRecover() {
@@ -139,8 +139,8 @@ import Testing
     ]
 
     @Test(arguments: rows) func recordsAreMergedByField(_ row: Row) {
-        let mine = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .mine)
-        let theirs = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .theirs)
+        let mine = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, preferring: .mine)
+        let theirs = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, preferring: .theirs)
         #expect(mine == Merge.Outcome(fields: row.mineWins, lost: row.lost))
         #expect(theirs == Merge.Outcome(fields: row.theirsWins, lost: row.lost))
     }

@@ -6,8 +6,8 @@ import Testing
     private var random = HighestRandom()
     private var poll = PublicPoll(types: ["Post"])
 
-    private func seen(_ name: String, _ tag: String, _ seconds: Int64) -> PublicPoll.Sighting {
-        PublicPoll.Sighting(recordName: name, changeTag: tag, modified: Timestamp(milliseconds: seconds * 1000))
+    private func seen(_ name: String, _ tag: String, _ seconds: Int64) -> PublicPoll.ListedRecord {
+        PublicPoll.ListedRecord(recordName: name, changeTag: tag, modified: Timestamp(milliseconds: seconds * 1000))
     }
 
     @Test mutating func theFirstPollFetchesEverythingAndLaterOnesOverlapTheWatermark() {
@@ -44,7 +44,7 @@ import Testing
 
     /// A relay may report any modification time.
     @Test(arguments: [Int64.min, .max]) mutating func extremeModificationTimesAreHandled(_ end: Int64) {
-        let strange = PublicPoll.Sighting(recordName: "a", changeTag: "1", modified: Timestamp(milliseconds: end))
+        let strange = PublicPoll.ListedRecord(recordName: "a", changeTag: "1", modified: Timestamp(milliseconds: end))
         _ = poll.handle(.started, at: at(0), using: &random)
         let page = poll.handle(.page(type: "Post", [strange], moreComing: false), at: at(1), using: &random)
         #expect(page.first == .apply(type: "Post", positions: [0]))
@@ -69,26 +69,26 @@ import Testing
 
     @Test mutating func aFailureIsRetriedSoonAndARefusalAtTheNextPoll() {
         _ = poll.handle(.started, at: at(0), using: &random)
-        let network = poll.handle(.failed(type: "Post", Trouble(.network)), at: at(0), using: &random)
+        let network = poll.handle(.failed(type: "Post", SyncFailure(.network)), at: at(0), using: &random)
         guard case .wake(let soon?)? = network.last else {
             Issue.record("no retry")
             return
         }
         #expect(soon <= at(1))
         _ = poll.handle(.timerFired, at: at(1), using: &random)
-        let refused = poll.handle(.failed(type: "Post", Trouble(.refused)), at: at(1), using: &random)
+        let refused = poll.handle(.failed(type: "Post", SyncFailure(.refused)), at: at(1), using: &random)
         #expect(refused.last == .wake(at: at(1801)))
     }
 
     @Test mutating func noPollStartsByItselfWhileTheRelayAsksToWait() {
-        _ = poll.handle(.held(until: at(60)), at: at(0), using: &random)
+        _ = poll.handle(.backingOff(until: at(60)), at: at(0), using: &random)
         #expect(poll.handle(.started, at: at(0), using: &random) == [.wake(at: at(60))])
         #expect(poll.handle(.timerFired, at: at(59), using: &random) == [.wake(at: at(60))])
         #expect(poll.handle(.timerFired, at: at(60), using: &random).contains(.query(type: "Post", since: nil)))
         _ = poll.handle(.page(type: "Post", [], moreComing: false), at: at(61), using: &random)
         // A later wake-up stays as scheduled; the application may poll at any time.
-        #expect(poll.handle(.held(until: at(120)), at: at(62), using: &random) == [.wake(at: at(1860))])
-        #expect(poll.handle(.held(until: at(4000)), at: at(62), using: &random) == [.wake(at: at(4000))])
+        #expect(poll.handle(.backingOff(until: at(120)), at: at(62), using: &random) == [.wake(at: at(1860))])
+        #expect(poll.handle(.backingOff(until: at(4000)), at: at(62), using: &random) == [.wake(at: at(4000))])
         #expect(poll.handle(.pollNow, at: at(63), using: &random).contains(.query(type: "Post", since: nil)))
     }
 

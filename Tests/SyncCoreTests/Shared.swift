@@ -29,6 +29,6 @@ struct LowestRandom: RandomNumberGenerator {
 let notes = ZoneID("Notes")
 let work = ZoneID("Work")
 
-func at(_ seconds: Double) -> Moment { Moment(sinceStart: .milliseconds(Int64(seconds * 1000))) }
+func at(_ seconds: Double) -> Instant { Instant(sinceStart: .milliseconds(Int64(seconds * 1000))) }
 
 func record(_ name: String, in zone: ZoneID = notes) -> RecordID { RecordID(name, in: zone) }

@@ -95,15 +95,15 @@ import ZoneTesting
     @Test func anArchivedRecordFindsTheSourceOfItsAssets() throws {
         let container = "iCloud.org.example.kept"
         CKContainer.configure(.dev(try #require(URL(string: "http://127.0.0.1:9")), user: "alice"), for: container)
-        let keeper = try #require(ConfiguredRelays.connection(for: container)?.caller.assets)
+        let assetClient = try #require(RelayConfiguration.connection(for: container)?.caller.assets)
         var state = RecordState(type: "Photo", id: CKRecord.ID(recordName: "a", zoneID: zone))
-        state.assetSource = AssetSource(keeper: keeper, scope: .shared)
+        state.assetSource = AssetSource(assetClient: assetClient, scope: .shared)
         let archiver = NSKeyedArchiver(requiringSecureCoding: true)
         state.encode(with: archiver)
         archiver.finishEncoding()
         let back = RecordState(coder: try NSKeyedUnarchiver(forReadingFrom: archiver.encodedData))
         let source = try #require(back?.assetSource)
-        #expect(source.keeper === keeper)
+        #expect(source.assetClient === assetClient)
         #expect(source.scope == .shared)
     }
 

@@ -3,6 +3,7 @@ import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
+
 @testable import ZoneKit
 
 /// Assets: uploaded before their records and only once, downloaded on demand.
@@ -518,7 +519,7 @@ import ZoneTesting
 
     @Test func theLeastRecentlyUsedUnheldFileIsRemovedWhenSpaceRunsOut() throws {
         defer { try? FileManager.default.removeItem(at: parent) }
-        let folder = DownloadFolder(in: parent, room: 400)
+        let folder = DownloadFolder(in: parent, capacity: 400)
         let held = try download("held", to: folder)
         let places = try (0..<3).map { try download("\($0)", to: folder).url }
         #expect(([held.url] + places).allSatisfy(isThere))

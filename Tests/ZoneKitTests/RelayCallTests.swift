@@ -47,7 +47,7 @@ import ZoneKit
         } catch let error as CKError {
             #expect(error.code == .serviceUnavailable)
             #expect(error.retryAfterSeconds == seconds)
-            #expect(error.trouble.retryAfter == seconds.map { .milliseconds(Int64($0 * 1000)) })
+            #expect(error.syncFailure.retryAfter == seconds.map { .milliseconds(Int64($0 * 1000)) })
         }
     }
 
@@ -55,10 +55,10 @@ import ZoneKit
     @Test func anInvalidRetryAfterIsIgnored() {
         for seconds in [Double.nan, -Double.infinity, -1] {
             let error = CKError(.serviceUnavailable, userInfo: [CKErrorRetryAfterKey: NSNumber(value: seconds)])
-            #expect(error.trouble.retryAfter == nil)
+            #expect(error.syncFailure.retryAfter == nil)
         }
         let error = CKError(.serviceUnavailable, userInfo: [CKErrorRetryAfterKey: NSNumber(value: Double.infinity)])
-        #expect(error.trouble.retryAfter == .seconds(31_536_000))
+        #expect(error.syncFailure.retryAfter == .seconds(31_536_000))
     }
 
     @Test func aRenewedTokenIsUsedFromThenOn() async throws {

@@ -3,6 +3,7 @@ import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
+
 @testable import ZoneMirror
 
 /// One device with two users in turn.
@@ -153,7 +154,7 @@ import ZoneTesting
         credentials.replace(webAuthToken: "dev-alice")
         try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
         await mirror.container.accountChanged(.signedOut(of: alice), in: file)
-        #expect(mirror.container.stores.account == Account(user: alice, standing: .signedIn))
+        #expect(mirror.container.stores.account == Account(user: alice, status: .signedIn))
         try await mirror.sync()
         #expect(try mirror.titles.count == 2)
         #expect(asked.withLock { $0 } == 1)
@@ -370,7 +371,7 @@ import ZoneTesting
         device.connection.credentials.replace(webAuthToken: "dev-alice")
         try await mirror.container.fetchChanges()
         #expect(try await mirror.container.adoptLocalData() == 0)
-        #expect(mirror.container.stores.account.standing == .signedIn)
+        #expect(mirror.container.stores.account.status == .signedIn)
         await mirror.container.close()
     }
 
@@ -403,7 +404,7 @@ import ZoneTesting
     }
 
     /// Answers sign-in requests with a fixed token, and passes all others to the relay.
-    private struct PasswordDesk: RelayTransport {
+    private struct PasswordTransport: RelayTransport {
         let relay: any RelayTransport
         let token: String
 
@@ -427,7 +428,7 @@ import ZoneTesting
                     credential: .account(emailAddress: "alice@example.com", password: "correct horse")
                 ),
                 deviceID: connection.deviceID,
-                transport: PasswordDesk(relay: connection.transport, token: "dev-alice")
+                transport: PasswordTransport(relay: connection.transport, token: "dev-alice")
             )
         )
         let folder = try TemporaryFolder()

@@ -18,7 +18,7 @@ import ZoneTesting
 
     @Test func aSaveAppearsOnTheOtherDevice() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
-        let shown = Shown(laptop.context().objects(Note.self))
+        let shown = ObservedValues(laptop.context().objects(Note.self))
         try phone.save(Note(id: "milk", title: "Buy milk"))
         try await shown.wait("the note to show") { $0.map(\.title) == ["Buy milk"] }
         let context = phone.context()
@@ -46,14 +46,14 @@ import ZoneTesting
     @Test func anOfflineDeviceCatchesUp() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))
-        let shown = Shown(laptop.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        let shown = ObservedValues(laptop.context().objects(Note.self, sortedBy: .ascending(\.title)))
         try await shown.wait("the first note") { $0.map(\.title) == ["1"] }
         laptop.device.network.cut()
         try phone.save(Note(id: "b", title: "2"))
         try laptop.save(Note(id: "c", title: "3"))
         laptop.device.network.heal()
         try await shown.wait("everything") { $0.map(\.title) == ["1", "2", "3"] }
-        let there = Shown(phone.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        let there = ObservedValues(phone.context().objects(Note.self, sortedBy: .ascending(\.title)))
         try await there.wait("everything there too") { $0.map(\.title) == ["1", "2", "3"] }
     }
 
@@ -123,7 +123,7 @@ import ZoneTesting
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()
         var conditions = MirrorConditions()
-        conditions.time = Timekeeper(relay.clock)
+        conditions.time = Scheduler(relay.clock)
         let (clock, device) = (relay.clock, relay.device(of: "alice", named: "deaf"))
         conditions.wallClock = { clock.date }
         // Without a URL there is no socket, so this device gets no notices.
@@ -137,7 +137,7 @@ import ZoneTesting
         let deaf = try await Mirrored(device, isAutomatic: true, conditions: conditions) {
             $0.cloud?.container = CKContainer(connection: connection)
         }
-        let shown = Shown(deaf.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        let shown = ObservedValues(deaf.context().objects(Note.self, sortedBy: .ascending(\.title)))
         try await shown.wait("the first fetch") { $0.map(\.title) == ["1"] }
         try phone.save(Note(id: "b", title: "2"))
         try await phone.sync()
@@ -228,7 +228,9 @@ import ZoneTesting
         }
         var times: [Double] = []
         repeat {
-            times.append(try ownTime { _ = try mirror.container.viewContext.fetch(Note.self, \.title == "note 7") })
+            times.append(
+                try threadCPUTime { _ = try mirror.container.viewContext.fetch(Note.self, \.title == "note 7") }
+            )
             await Task.yield()
         } while !done.withLock { $0 } || times.count < 200
         try await task.value
@@ -248,8 +250,8 @@ extension Task where Failure == any Error {
 }
 
 /// The latest results of a live request, with a method that waits for expected results.
-final class Shown<T: Sendable>: Sendable {
-    struct InVain: Error, CustomStringConvertible {
+final class ObservedValues<T: Sendable>: Sendable {
+    struct TimedOut: Error, CustomStringConvertible {
         var what: String
         var description: String { "timed out waiting for \(what)" }
     }
@@ -302,6 +304,6 @@ final class Shown<T: Sendable>: Sendable {
             }
             satisfied?.resume(returning: true)
         }
-        guard isThere else { throw InVain(what: what) }
+        guard isThere else { throw TimedOut(what: what) }
     }
 }

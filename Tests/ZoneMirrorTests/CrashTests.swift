@@ -15,7 +15,7 @@ import ZoneTesting
     static let cases = CrashPoint.allCases.flatMap { point in [(point, 1), (point, 2)] }
 
     @Test(arguments: cases) func aKilledProgramLosesNothing(_ point: CrashPoint, _ pass: Int) async throws {
-        let story = try await Story(relay, relayMoves: !CrashPoint.copying.contains(point))
+        let story = try await CrashScenario(relay, relayMoves: !CrashPoint.copying.contains(point))
         let isReached = try await story.run(until: (point, pass))
         // Some crash points are passed only once in the scenario.
         #expect(isReached || pass == 2)
@@ -23,7 +23,7 @@ import ZoneTesting
     }
 
     @Test(arguments: [true, false]) func theScenarioSucceedsWithoutACrash(_ relayMoves: Bool) async throws {
-        let story = try await Story(relay, relayMoves: relayMoves)
+        let story = try await CrashScenario(relay, relayMoves: relayMoves)
         #expect(try await !story.run(until: nil))
         try await story.check()
     }
@@ -35,9 +35,9 @@ extension CrashPoint {
 }
 
 /// The steps of a user on a phone, each repeated until it succeeds, while a laptop and a participant sync too.
-private final class Story: Sendable {
+private final class CrashScenario: Sendable {
     private let relay: TestRelay
-    private let lives: Lives
+    private let harness: CrashHarness
     private let laptop: NotesApp
     private let bob: NotesApp
     private let relayMoves: Bool
@@ -46,7 +46,7 @@ private final class Story: Sendable {
     init(_ relay: TestRelay, relayMoves: Bool) async throws {
         self.relay = relay
         self.relayMoves = relayMoves
-        lives = try Lives()
+        harness = try CrashHarness()
         laptop = try await NotesApp(relay.device(of: "alice", named: "laptop"))
         bob = try await NotesApp(relay.device(of: "bob@example.org", named: "pc"))
     }
@@ -58,13 +58,13 @@ private final class Story: Sendable {
         var crashes = 0
         for life in 0..<4 {
             let device = relay.device(of: "alice", named: "phone \(life)")
-            var conditions = lives.begin(device, until: life == 0 ? deadline : nil)
+            var conditions = harness.begin(device, until: life == 0 ? deadline : nil)
             conditions.relayMoves = relayMoves
-            var phone: NotesApp? = try await NotesApp(device, lives.folder, conditions)
+            var phone: NotesApp? = try await NotesApp(device, harness.folder, conditions)
             while next < steps.count, let app = phone {
                 // Errors of a killed program are ignored; those of a running one fail the test.
-                do { try await steps[next](app) } catch  where lives.isOver {}
-                if lives.isOver { phone = nil } else { next += 1 }
+                do { try await steps[next](app) } catch  where harness.isOver {}
+                if harness.isOver { phone = nil } else { next += 1 }
             }
             guard let app = phone else {
                 crashes += 1
@@ -157,7 +157,7 @@ private final class Story: Sendable {
     /// Checks that no device has lost or duplicated objects.
     func check() async throws {
         let device = relay.device(of: "alice", named: "phone at the end")
-        let phone = try await NotesApp(device, lives.folder, lives.begin(device, until: nil))
+        let phone = try await NotesApp(device, harness.folder, harness.begin(device, until: nil))
         for _ in 0..<2 { for app in [phone, laptop, bob] { try await app.sync() } }
         for app in [phone, laptop] {
             let memos = try app.context().fetch(Memo.self, sortedBy: .ascending(\.text))
@@ -182,7 +182,7 @@ private final class Story: Sendable {
 /// A kill copies the files in their current state at the crash point, also within a transaction, and disconnects the
 /// device from the network. Further actions of the killed program have no effect. The next program starts with the
 /// copies, without the old program's memory.
-final class Lives: Sendable {
+final class CrashHarness: Sendable {
     /// The error thrown at the crash point after the files were copied.
     struct Killed: Error {}
 

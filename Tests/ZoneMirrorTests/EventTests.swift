@@ -111,7 +111,7 @@ import ZoneTesting
     /// An unused query generation is advanced as well if the WAL grows too much; the next one can stay pinned again.
     @Test func aPinThatKeepsTheWALGrowingIsAdvanced() async throws {
         var conditions = MirrorConditions()
-        conditions.pinLog = 1 << 20
+        conditions.pinnedLogLimit = 1 << 20
         let phone = try await phone(conditions)
         func save(_ name: RecordName, bytes: Int) throws {
             var note = Note(id: name, title: "")

@@ -8,10 +8,10 @@ import ZoneMirror
 import ZoneTesting
 
 /// Fails one write with "disk full" at a chosen crash point.
-private final class Spoiler: Sendable {
+private final class FailureInjector: Sendable {
     private let place = Mutex<CrashPoint?>(nil)
 
-    func spoilOnce(_ point: CrashPoint) { place.withLock { $0 = point } }
+    func failOnce(_ point: CrashPoint) { place.withLock { $0 = point } }
     var isWaiting: Bool { place.withLock { $0 != nil } }
 
     func pass(_ point: CrashPoint) throws {
@@ -36,7 +36,7 @@ private final class Spoiler: Sendable {
         _ name: String,
         scope: CKDatabase.Scope = .private,
         model: MirrorModel = notesModel,
-        _ spoiler: Spoiler = Spoiler()
+        _ spoiler: FailureInjector = FailureInjector()
     ) async throws -> Mirrored {
         let device = relay.device(of: "alice", named: name)
         var conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
@@ -61,12 +61,12 @@ private final class Spoiler: Sendable {
 
     /// The thrown error and the event both say that the disk is full.
     @Test func aFullDiskIsReportedInTheErrorAndTheEvent() async throws {
-        let spoiler = Spoiler()
+        let spoiler = FailureInjector()
         var conditions = MirrorConditions()
         conditions.crashPoint = { try spoiler.pass($0) }
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), conditions: conditions)
         try phone.save(Note(id: "a", title: "1"))
-        spoiler.spoilOnce(.insideConfirm)
+        spoiler.failOnce(.insideConfirm)
         let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(error?.code == .storage)
         #expect(error?.explanation.contains("no space left on the disk") == true)
@@ -79,12 +79,12 @@ private final class Spoiler: Sendable {
     /// The retry must not wait for the next notice, because there may be none.
     @Test(arguments: [CrashPoint.insideImport, .insideDatabasePage])
     func aPageThatDidNotFitOnTheDiskIsFetchedAgain(_ place: CrashPoint) async throws {
-        let spoiler = Spoiler()
+        let spoiler = FailureInjector()
         let laptop = try await automaticMirror("laptop", spoiler)
         let phone = try await automaticMirror("phone")
         try phone.save(Note(id: "a", title: "1"))
         try await relay.settle()
-        spoiler.spoilOnce(place)
+        spoiler.failOnce(place)
         // One change causes one notice.
         if place == .insideImport {
             try phone.save(Note(id: "b", title: "2"))
@@ -135,7 +135,7 @@ private final class Spoiler: Sendable {
 
     /// The progress of a poll must not be stored without the poll's results.
     @Test func pollResultsThatCouldNotBeStoredAreFetchedAgain() async throws {
-        let (clock, spoiler) = (relay.clock, Spoiler())
+        let (clock, spoiler) = (relay.clock, FailureInjector())
         var conditions = MirrorConditions()
         conditions.wallClock = { clock.date }
         let model = MirrorModel(Post.self)
@@ -151,7 +151,7 @@ private final class Spoiler: Sendable {
             try await writer.container.sendChanges()
             clock.advance(by: .seconds(60))
         }
-        spoiler.spoilOnce(.insideImport)
+        spoiler.failOnce(.insideImport)
         await #expect(throws: MirrorError.self) { try await reader.container.pollNow() }
         try await reader.container.pollNow()
         #expect(try reader.context().fetch(Post.self).count == 3)

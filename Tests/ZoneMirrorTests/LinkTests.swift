@@ -337,7 +337,7 @@ struct Page: SyncedRecord, Equatable {
 }
 
 /// A context links to an object that another context deletes before the save: no device shows a dangling link.
-@Suite(.timeLimit(.minutes(15))) struct LostTargetTests {
+@Suite(.timeLimit(.minutes(15))) struct DanglingLinkTests {
     private let relay: TestRelay
     private let phone: Mirrored
     private let model = MirrorModel(Note.self, Folder.self, Tag.self, Page.self)

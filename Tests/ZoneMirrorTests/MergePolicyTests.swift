@@ -393,9 +393,9 @@ struct Chore: SyncedRecord, Equatable {
 @Suite(.timeLimit(.minutes(15))) struct EditTimeTests {
     let relay: TestRelay
     /// The devices' clock, which the test sets.
-    private let clock = Hand()
+    private let clock = ManualClock()
 
-    private final class Hand: Sendable {
+    private final class ManualClock: Sendable {
         private let moment = Mutex(Date(timeIntervalSince1970: 1_000_000))
         var now: Date { moment.withLock { $0 } }
         func set(_ seconds: TimeInterval) { moment.withLock { $0 = Date(timeIntervalSince1970: 1_000_000 + seconds) } }

@@ -312,7 +312,7 @@ import ZoneTesting
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: true)
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), isAutomatic: true)
         try phone.save(Note(id: "a", title: "a"), Note(id: "b", title: "b"))
-        let shown = Shown(laptop.context().objects(Note.self))
+        let shown = ObservedValues(laptop.context().objects(Note.self))
         try await shown.wait("both notes") { $0.count == 2 }
         let id = ObjectID(store: phone.store, entity: "Note", name: "a")
         let share = try await phone.container.share([id]).share

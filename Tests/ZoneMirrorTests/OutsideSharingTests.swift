@@ -3,6 +3,7 @@ import GRDB
 import Testing
 import ZoneKit
 import ZoneTesting
+
 @testable import ZoneMirror
 
 /// In stores with shares, rows written by SQL belong to the same zones as objects saved by contexts.
@@ -61,7 +62,7 @@ import ZoneTesting
             #expect(error?.explanation.contains("related to a shared object") == true)
             // A round that does not try to send the row.
             try await write("UPDATE Memo SET text = text || '!'", bob, bob.others)
-            await bob.container.sync(bob.others)?.sendOnSchedule(held: [])
+            await bob.container.sync(bob.others)?.sendOnSchedule(backingOff: [])
         }
         let events = try await bob.container.events(of: bob.others)
         #expect(events.count { $0.details.contains(.shareMissing(["alone"])) } == 1)
@@ -176,7 +177,7 @@ import ZoneTesting
 /// An owner with two devices, only one of which knows of a share.
 ///
 /// See SharingRules.md, "What is shared" and "The end of a share".
-@Suite(.timeLimit(.minutes(15))) struct StragglerTests {
+@Suite(.timeLimit(.minutes(15))) struct UnsharedLinkedObjectTests {
     private let home: Household
     private var phone: NotesApp { home.phone }
     private var laptop: NotesApp { home.laptop }

@@ -19,7 +19,7 @@ import ZoneMirror
         ("shared root", .sharedStore(canWrite: true, isRoot: true)),
     ]
     static let stages: [Facts.Stage] = [.temporary, .unexported, .exported]
-    static let standings: [Account.Standing] = [.signedIn, .signedOut, .paused]
+    static let statuses: [Account.Status] = [.signedIn, .signedOut, .paused]
 
     /// The table of the reference: rows are kinds; columns are temporary, unexported, exported.
     ///
@@ -37,12 +37,12 @@ import ZoneMirror
         "public-closed": [false, false, false],
     ]
 
-    @Test(arguments: standings) func permissionsMatchTheTruthTable(_ standing: Account.Standing) {
+    @Test(arguments: statuses) func permissionsMatchTheTruthTable(_ status: Account.Status) {
         for (name, kind) in Self.kinds {
-            let isFree = name == "local" || name == "private" || standing == .signedIn
+            let isFree = name == "local" || name == "private" || status == .signedIn
             for (column, stage) in Self.stages.enumerated() {
-                let facts = Facts(stage: stage, kind: kind, standing: standing)
-                let place = "\(name), \(stage), \(standing)"
+                let facts = Facts(stage: stage, kind: kind, status: status)
+                let place = "\(name), \(stage), \(status)"
                 #expect(
                     Permissions.canUpdate(facts) == (isFree && Self.update[name]?[column] == true),
                     "update \(place)"
@@ -58,7 +58,7 @@ import ZoneMirror
     @Test func aReadOnlyStoreAllowsNothing() {
         for (_, kind) in Self.kinds {
             for stage in Self.stages {
-                let facts = Facts(stage: stage, kind: kind, standing: .signedIn, isReadOnly: true)
+                let facts = Facts(stage: stage, kind: kind, status: .signedIn, isReadOnly: true)
                 #expect(!Permissions.canUpdate(facts))
                 #expect(!Permissions.canDelete(facts))
             }

@@ -66,20 +66,20 @@ private struct Label: SyncedRecord {
     }
 
     /// How a program may open the file.
-    enum Door: CaseIterable {
+    enum SQLWriter: CaseIterable {
         case container
         case ownRecursive
         case own
     }
 
-    private func write(_ door: Door, _ sql: String) async throws {
-        if door == .container {
+    private func write(_ writer: SQLWriter, _ sql: String) async throws {
+        if writer == .container {
             try await #require(phone.container.database(of: phone.store)).write { try $0.execute(sql: sql) }
             return
         }
         let program = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await program.writeWithoutTransaction { db in
-            try db.execute(sql: "PRAGMA recursive_triggers = \(door == .own ? "OFF" : "ON")")
+            try db.execute(sql: "PRAGMA recursive_triggers = \(writer == .own ? "OFF" : "ON")")
             try db.execute(sql: sql)
         }
         try program.close()
@@ -134,12 +134,12 @@ private struct Label: SyncedRecord {
     @Test(
         "a parent row replaced under its ID is updated and keeps its children",
         arguments: replacements,
-        Door.allCases
+        SQLWriter.allCases
     )
-    func aReplacedParentKeepsItsChildren(_ sql: String, _ door: Door) async throws {
+    func aReplacedParentKeepsItsChildren(_ sql: String, _ writer: SQLWriter) async throws {
         let before = try tree(phone)
         let token = try await phone.container.currentHistoryToken()
-        try await write(door, sql)
+        try await write(writer, sql)
         #expect(try tree(phone) == before)
         let changes = try await phone.container.history(after: token).flatMap(\.changes)
         #expect(
@@ -153,12 +153,12 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a replaced row loses the links and values that the statement omits", arguments: Door.allCases)
-    func valuesOmittedByAReplacementAreRemoved(_ door: Door) async throws {
-        try await write(door, "UPDATE Album SET twin = 'top' WHERE id = 'lowest'")
+    @Test("a replaced row loses the links and values that the statement omits", arguments: SQLWriter.allCases)
+    func valuesOmittedByAReplacementAreRemoved(_ writer: SQLWriter) async throws {
+        try await write(writer, "UPDATE Album SET twin = 'top' WHERE id = 'lowest'")
         try await syncAll()
         #expect(try tree(laptop).contains("top < - = lowest"))
-        try await write(door, "REPLACE INTO Album(id, parent) VALUES ('lowest', 'below')")
+        try await write(writer, "REPLACE INTO Album(id, parent) VALUES ('lowest', 'below')")
         try await syncAll()
         for mirror in [phone, laptop] {
             #expect(try tree(mirror).contains("top < - = -") && tree(mirror).contains("lowest < below = -"))
@@ -166,21 +166,21 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a replaced pair row stays a pair", arguments: Door.allCases)
-    func aReplacedPairStays(_ door: Door) async throws {
+    @Test("a replaced pair row stays a pair", arguments: SQLWriter.allCases)
+    func aReplacedPairStays(_ writer: SQLWriter) async throws {
         let before = try tree(phone)
         let pairs = try #require(phone.container.database(of: phone.store))
         #expect(try await pairs.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM Album_labels") } == 2)
-        try await write(door, "REPLACE INTO Album_labels SELECT * FROM Album_labels")
+        try await write(writer, "REPLACE INTO Album_labels SELECT * FROM Album_labels")
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
         try await syncAll()
         for mirror in [phone, laptop] { #expect(try tree(mirror) == before) }
     }
 
-    @Test("a row deleted and inserted again by two statements loses its children", arguments: Door.allCases)
-    func aDeletionBeforeAnInsertionRemovesTheChildren(_ door: Door) async throws {
+    @Test("a row deleted and inserted again by two statements loses its children", arguments: SQLWriter.allCases)
+    func aDeletionBeforeAnInsertionRemovesTheChildren(_ writer: SQLWriter) async throws {
         try await write(
-            door,
+            writer,
             """
             INSERT OR IGNORE INTO Album(id) VALUES ('top');
             REPLACE INTO Album(id, name) VALUES ('top', 'first');
@@ -197,9 +197,9 @@ private struct Label: SyncedRecord {
 
     @Test(
         "a replacement skipped by the program's own trigger changes nothing and hides no later deletion",
-        arguments: Door.allCases
+        arguments: SQLWriter.allCases
     )
-    func aSkippedReplacementHidesNothing(_ door: Door) async throws {
+    func aSkippedReplacementHidesNothing(_ writer: SQLWriter) async throws {
         // The program's own triggers that were created before the mirror's triggers run after them.
         await phone.container.close()
         let own = """
@@ -210,40 +210,40 @@ private struct Label: SyncedRecord {
         let model = MirrorModel(Album.self, Picture.self, Remark.self, Label.self)
         let again = try await Mirrored(phone.device, model: model, folder: folder)
         try await write(.own, "REPLACE INTO Album(id, name) VALUES ('top', 'skip')")
-        try await write(door == .container ? .own : door, "DELETE FROM Album WHERE id = 'top'")
+        try await write(writer == .container ? .own : writer, "DELETE FROM Album WHERE id = 'top'")
         for mirror in [again, laptop] { try await mirror.sync() }
         #expect(try laptop.context().object(Album.self, "top") == nil)
     }
 
-    @Test("a rejected replacement changes nothing", arguments: Door.allCases)
-    func aRejectedReplacementChangesNothing(_ door: Door) async throws {
+    @Test("a rejected replacement changes nothing", arguments: SQLWriter.allCases)
+    func aRejectedReplacementChangesNothing(_ writer: SQLWriter) async throws {
         let before = try tree(phone)
         for sql in [
             "INSERT INTO Album(id, name) VALUES ('top', 'new')", "INSERT OR FAIL INTO Album(id) VALUES ('top')",
             "INSERT OR ABORT INTO Album(id) VALUES ('top')", "INSERT OR ROLLBACK INTO Album(id) VALUES ('top')",
             "CREATE TEMP TRIGGER own AFTER INSERT ON Album BEGIN SELECT RAISE(ABORT, 'no'); END; REPLACE INTO Album(id) VALUES ('top')",
         ] {
-            let error = await #expect(throws: DatabaseError.self) { try await write(door, sql) }
+            let error = await #expect(throws: DatabaseError.self) { try await write(writer, sql) }
             #expect(error?.resultCode == .SQLITE_CONSTRAINT)
         }
-        try await write(door, "INSERT INTO Album(id, name) VALUES ('top', 'new') ON CONFLICT DO NOTHING")
+        try await write(writer, "INSERT INTO Album(id, name) VALUES ('top', 'new') ON CONFLICT DO NOTHING")
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
         #expect(try tree(phone) == before && name(phone) == "old")
     }
 
-    @Test("a deletion cascades to every level of a tree and to linked objects", arguments: Door.allCases)
-    func aDeletionCascadesToEveryLevel(_ door: Door) async throws {
-        try await write(door, "DELETE FROM Album WHERE id = 'top'")
+    @Test("a deletion cascades to every level of a tree and to linked objects", arguments: SQLWriter.allCases)
+    func aDeletionCascadesToEveryLevel(_ writer: SQLWriter) async throws {
+        try await write(writer, "DELETE FROM Album WHERE id = 'top'")
         try await syncAll()
         for mirror in [phone, laptop] {
             #expect(try tree(mirror) == ["remark on lowest < -", "remark on top < -"])
         }
     }
 
-    @Test("a deletion cascades through a cycle of entities", arguments: Door.allCases)
-    func aDeletionCascadesThroughACycle(_ door: Door) async throws {
+    @Test("a deletion cascades through a cycle of entities", arguments: SQLWriter.allCases)
+    func aDeletionCascadesThroughACycle(_ writer: SQLWriter) async throws {
         try await write(
-            door,
+            writer,
             """
             INSERT INTO Picture(id, album) VALUES ('p', 'lowest');
             INSERT INTO Album(id, frame) VALUES ('a', 'p'), ('other', NULL);
@@ -254,14 +254,14 @@ private struct Label: SyncedRecord {
             """
         )
         try await syncAll()
-        try await write(door, "DELETE FROM Album WHERE id = 'below'")
+        try await write(writer, "DELETE FROM Album WHERE id = 'below'")
         try await syncAll()
         for mirror in [phone, laptop] {
             #expect(try Set(mirror.context().fetch(Album.self).map(\.id.text)) == ["top", "other"])
             #expect(try Set(mirror.context().fetch(Picture.self).map(\.id.text)) == ["picture of top", "r"])
             #expect(try mirror.context().object(Remark.self, "s")?.album.target == nil)
         }
-        try await write(door, "DELETE FROM Album WHERE id = 'other'")
+        try await write(writer, "DELETE FROM Album WHERE id = 'other'")
         try await syncAll()
         for mirror in [phone, laptop] {
             #expect(try mirror.context().fetch(Album.self).map(\.id) == ["top"])
@@ -269,10 +269,10 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("changing a one-to-one link ends both former links", arguments: Door.allCases)
-    func changingAOneToOneLinkEndsBothFormerLinks(_ door: Door) async throws {
+    @Test("changing a one-to-one link ends both former links", arguments: SQLWriter.allCases)
+    func changingAOneToOneLinkEndsBothFormerLinks(_ writer: SQLWriter) async throws {
         try await write(
-            door,
+            writer,
             """
             INSERT INTO Album(id) VALUES ('a'), ('b'), ('c'), ('d');
             UPDATE Album SET twin = 'b' WHERE id = 'a'; UPDATE Album SET twin = 'd' WHERE id = 'c';
@@ -286,28 +286,31 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a row that REPLACE removes because of the program's own unique index is deleted", arguments: Door.allCases)
-    func aDisplacedRowIsDeleted(_ door: Door) async throws {
+    @Test(
+        "a row that REPLACE removes because of the program's own unique index is deleted",
+        arguments: SQLWriter.allCases
+    )
+    func aDisplacedRowIsDeleted(_ writer: SQLWriter) async throws {
         await phone.container.close()
         try await write(.own, "CREATE UNIQUE INDEX own ON Album(name COLLATE NOCASE, parent)")
         let model = MirrorModel(Album.self, Picture.self, Remark.self, Label.self)
         let again = try await Mirrored(phone.device, model: model, folder: folder)
-        let door = door == .container ? Door.own : door
-        try await write(door, "INSERT OR IGNORE INTO Album(id, name, parent) VALUES ('x', 'Lowest', 'below')")
+        let writer = writer == .container ? SQLWriter.own : writer
+        try await write(writer, "INSERT OR IGNORE INTO Album(id, name, parent) VALUES ('x', 'Lowest', 'below')")
         #expect(try again.context().object(Album.self, "x") == nil)
-        try await write(door, "INSERT OR REPLACE INTO Album(id, name, parent) VALUES ('x', 'LOWEST', 'below')")
-        try await write(door, "INSERT INTO Album(id, name, parent) VALUES ('z', 'zed', 'below')")
+        try await write(writer, "INSERT OR REPLACE INTO Album(id, name, parent) VALUES ('x', 'LOWEST', 'below')")
+        try await write(writer, "INSERT INTO Album(id, name, parent) VALUES ('z', 'zed', 'below')")
         for mirror in [again, laptop] { try await mirror.sync() }
         #expect(try Set(laptop.context().fetch(Album.self).map(\.id.text)) == ["top", "below", "x", "z"])
-        try await write(door, "UPDATE OR REPLACE Album SET name = 'ZED' WHERE id = 'x'")
+        try await write(writer, "UPDATE OR REPLACE Album SET name = 'ZED' WHERE id = 'x'")
         for mirror in [again, laptop, again] { try await mirror.sync() }
         for mirror in [again, laptop] {
             #expect(try Set(mirror.context().fetch(Album.self).map(\.name)) == ["old", "below", "ZED"])
             #expect(try mirror.context().fetch(Picture.self).map(\.id) == ["picture of top"])
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         }
-        try await write(door, "DROP INDEX own")
-        try await write(door, "REPLACE INTO Album(id, name, parent) VALUES ('y', 'zed', 'below')")
+        try await write(writer, "DROP INDEX own")
+        try await write(writer, "REPLACE INTO Album(id, name, parent) VALUES ('y', 'zed', 'below')")
         #expect(try again.context().object(Album.self, "x") != nil)
     }
 }

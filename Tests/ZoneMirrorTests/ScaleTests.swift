@@ -127,7 +127,7 @@ import ZoneTesting
         let end = ContinuousClock.now + .seconds(600)
         repeat {
             var found: [Note] = []
-            times.append(try ownTime { found = try mirror.container.viewContext.fetch(request) })
+            times.append(try threadCPUTime { found = try mirror.container.viewContext.fetch(request) })
             #expect(found.allSatisfy { $0.title == "x" })
             if times.count % 10 == 1 {
                 let count = try mirror.container.viewContext.count(FetchRequest(Note.self))
@@ -185,7 +185,7 @@ extension TestRelay {
     fileprivate func enter(_ count: Int, of owner: UserID, isGone: @escaping @Sendable (Int) -> Bool) async throws {
         let container = try #require(ContainerID(TestRelay.containerIdentifier))
         let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: owner, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: owner, device: DeviceFingerprint(bits: 1))
         let fields = Array(
             #"{"CD_entityName":{"value":"Note","type":"STRING"},"CD_title":{"value":"x","type":"STRING"}}"#.utf8
         )

@@ -72,7 +72,7 @@ import ZoneTesting
         #expect(announced == used && limit == used && needed > 0)
         let new = ObjectID(store: phone.store, entity: "Note", name: "new")
         let words = try await phone.container.explain(new)
-        #expect(words.state == .pending && words.reason.contains("space"), "\(words)")
+        #expect(words.state == .pending && words.reason.contains("quota"), "\(words)")
         // Shorter values are sent, and fetches continue.
         try await laptop.container.fetchChanges()
         #expect(try laptop.titles["long"] == "short now")

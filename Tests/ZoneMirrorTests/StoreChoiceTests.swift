@@ -31,7 +31,7 @@ import ZoneTesting
     @Test func aStoreWithAClosedFileIsNotSkipped() async throws {
         let container = try await container(notesModel, store("first"), store("second"))
         let (first, second) = (container.descriptions[0].id, container.descriptions[1].id)
-        await container.stores.putAway(first)
+        await container.stores.closeFile(first)
         let context = container.newBackgroundContext()
         let note = Note(id: "a", title: "1")
         try context.insert(note)

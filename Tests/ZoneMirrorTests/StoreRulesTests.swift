@@ -7,7 +7,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Records the paths and bodies of all requests.
-private final class Overheard: RelayTransport {
+private final class RecordingTransport: RelayTransport {
     private let network: TestNetwork
     private let recorded = Mutex<[String]>([])
 
@@ -163,7 +163,7 @@ private final class Overheard: RelayTransport {
     /// No request contains data of an entity outside the mirrored configuration.
     @Test func localObjectsAreNeverSent() async throws {
         let device = relay.device(of: "alice", named: "phone")
-        let recorder = Overheard(device.network)
+        let recorder = RecordingTransport(device.network)
         let connection = RelayConnection(
             container: TestRelay.containerIdentifier,
             url: nil,

@@ -35,12 +35,12 @@ import ZoneTesting
         )
         try await relay.settle()
         let file = try #require(new.container.stores.file(new.store))
-        #expect(try await file.pool.read { try OutboxRow.count($0, free: true) } == 0)
+        #expect(try await file.pool.read { try OutboxRow.count($0, sendableOnly: true) } == 0)
         #expect(try await new.container.pendingExportCount(new.store) == 1)
         // An explicit send throws because some changes were not sent.
         let error = await #expect(throws: MirrorError.self) { try await new.container.sendChanges() }
         #expect((error?.underlying as? CKError)?.code == .incompatibleVersion)
-        #expect(error?.explanation.contains("has no Tag any more") == true)
+        #expect(error?.explanation.contains("no longer has Tag") == true)
         await new.container.close()
         let again = try await Mirrored(device, folder: folder)
         try await again.container.sendChanges()
@@ -99,12 +99,12 @@ import ZoneTesting
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
         let sync = try #require(laptop.container.syncs.first)
         let home = try #require(laptop.container.stores.file(laptop.store)?.homeZone)
-        await sync.fetchOnSchedule(asksDatabase: true, held: [home])
+        await sync.fetchOnSchedule(asksDatabase: true, backingOff: [home])
         #expect(try laptop.titles.isEmpty)
         #expect(try await !laptop.container.hasCompletedInitialImport(laptop.store))
         #expect(try await laptop.container.lastSuccessfulImport(laptop.store) == nil)
         // Only the skipped zone is left to fetch.
-        await sync.fetchOnSchedule(asksDatabase: false, held: [])
+        await sync.fetchOnSchedule(asksDatabase: false, backingOff: [])
         #expect(try laptop.titles == ["a": "1"])
         #expect(try await laptop.container.hasCompletedInitialImport(laptop.store))
     }

@@ -56,23 +56,23 @@ import ZoneTesting
 }
 
 /// The executor on which all work of a test environment runs, step by step.
-struct StageTests {
+struct DeterministicExecutorTests {
     /// No work of a sleeping party is lost, and other parties do not wait for it.
     @Test func aSleepingPartyContinuesWhenItWakes() {
-        let stage = Stage { _ in 0 }
-        let (sleeper, other) = (Party("sleeper", on: stage), Party("other", on: stage))
+        let executor = DeterministicExecutor { _ in 0 }
+        let (sleeper, other) = (SimulatedProcess("sleeper", on: executor), SimulatedProcess("other", on: executor))
         let done = Done()
         Task(executorPreference: sleeper) { done.add("before") }
-        stage.sleep(sleeper)
+        executor.sleep(sleeper)
         Task(executorPreference: sleeper) { done.add("meanwhile") }
         Task(executorPreference: other) { done.add("other") }
-        #expect(stage.workOff() && stage.isAtRest)
+        #expect(executor.runReady() && executor.isIdle)
         #expect(done.names == ["other"])
-        stage.wake(sleeper)
-        #expect(stage.workOff())
+        executor.wake(sleeper)
+        #expect(executor.runReady())
         #expect(done.names == ["other", "before", "meanwhile"])
-        stage.wake(sleeper)
-        #expect(stage.isAtRest)
+        executor.wake(sleeper)
+        #expect(executor.isIdle)
     }
 
     private final class Done: Sendable {

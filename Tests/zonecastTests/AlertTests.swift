@@ -13,11 +13,11 @@ import Testing
     }
 
     /// Returns the messages about one rule: on a busy machine a relay may send others too.
-    private func messages(_ collector: Collector, of rule: String) throws -> [Message] {
+    private func messages(_ collector: RequestCollector, of rule: String) throws -> [Message] {
         try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }.filter { $0.rule == rule }
     }
 
-    private func firstMessage(_ collector: Collector, of rule: String) throws -> Message {
+    private func firstMessage(_ collector: RequestCollector, of rule: String) throws -> Message {
         let deadline = ContinuousClock.now + .seconds(120)
         while true {
             if let first = try messages(collector, of: rule).first { return first }
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test func aTestMessageArrivesOrTheCommandReportsTheReason() throws {
-        let collector = try Collector()
+        let collector = try RequestCollector()
         let hook = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/hook"]
         let sent = try alerts("test", environment: hook)
         #expect(sent.status == 0 && sent.output == "sent to webhook at 127.0.0.1\n", "\(sent.errors)")
@@ -36,7 +36,7 @@ import Testing
 
         let unconfigured = try alerts("test")
         #expect(unconfigured.status == 1 && unconfigured.errors.contains("alerts.webhook"))
-        let refusing = try FixedAnswer("HTTP/1.1 500 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
+        let refusing = try FixedResponseServer("HTTP/1.1 500 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
         let other = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(refusing.port)/hook"]
         let failed = try alerts("test", environment: other)
         #expect(
@@ -53,7 +53,7 @@ import Testing
         struct Alert: Decodable {
             var labels: [String: String], annotations: [String: String], startsAt: Date, endsAt: Date
         }
-        let collector = try Collector()
+        let collector = try RequestCollector()
         let sent = try alerts(
             "test",
             environment: [
@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test func aRelayReportsAnOngoingAlertOnce() throws {
-        let collector = try Collector()
+        let collector = try RequestCollector()
         let relay = try RelayProcess(
             folder: folder.path,
             environment: [

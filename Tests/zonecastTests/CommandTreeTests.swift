@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Synchronization
 import Testing
+
 @testable import zonecast
 
 /// Every promised command exists, prints its usage, and reports wrong usage by its exit code.

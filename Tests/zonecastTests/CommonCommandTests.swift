@@ -10,10 +10,10 @@ import Testing
     private let container = "iCloud.org.example.notes"
 
     @Test func commonFlagsAreAcceptedAnywhereBeforeTheDoubleDash() {
-        let (flags, rest) = EverywhereFlags.take(from: ["--quiet", "user", "--no-color", "list", "--", "--quiet"])
-        #expect(flags == EverywhereFlags(isQuiet: true, hasNoColour: true))
+        let (flags, rest) = GlobalFlags.take(from: ["--quiet", "user", "--no-color", "list", "--", "--quiet"])
+        #expect(flags == GlobalFlags(isQuiet: true, hasNoColour: true))
         #expect(rest == ["user", "list", "--", "--quiet"])
-        #expect(EverywhereFlags.take(from: ["demo", "--quick"]).flags == EverywhereFlags())
+        #expect(GlobalFlags.take(from: ["demo", "--quick"]).flags == GlobalFlags())
     }
 
     @Test func everyHelpListsTheCommonFlags() throws {

@@ -87,10 +87,10 @@ import Testing
         // ensure that one kill comes before the commit and one after it.
         var delay = 4_000.0
         for round in 0..<10 {
-            let moment: KillTime = round == 0 ? .unread : round == 1 ? .answered : .after(UInt32(delay))
+            let killPoint: KillTime = round == 0 ? .beforeReading : round == 1 ? .answered : .after(UInt32(delay))
             for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 50) }
             let there = here == "A" ? "B" : "A"
-            let isAnswered = try move(from: here, to: there, on: relay, killed: moment)
+            let isAnswered = try move(from: here, to: there, on: relay, killed: killPoint)
             relay = try RelayProcess(folder: folder.path)
             let (left, arrived) = (try self.names(in: here, on: relay), try self.names(in: there, on: relay))
             #expect(
@@ -116,23 +116,23 @@ import Testing
     /// When to kill the relay after it was sent a move.
     private enum KillTime {
         /// Before the relay has read any of the request.
-        case unread
+        case beforeReading
         /// This many microseconds after the request was sent.
         case after(UInt32)
         case answered
     }
 
     /// Sends a move and kills the relay at some moment; returns whether the move was acknowledged.
-    private func move(from source: String, to target: String, on relay: RelayProcess, killed moment: KillTime) throws
+    private func move(from source: String, to target: String, on relay: RelayProcess, killed killPoint: KillTime) throws
         -> Bool
     {
         let connection = try relay.connect()
         let body =
             #"{"zoneID":{"zoneName":"\#(source)"},"destinationZoneID":{"zoneName":"\#(target)"},"allRecords":true}"#
-        if case .unread = moment { try relay.suspend() }
+        if case .beforeReading = killPoint { try relay.suspend() }
         try connection.begin("POST", Path.to("records/move"), body: body)
-        switch moment {
-        case .unread: break
+        switch killPoint {
+        case .beforeReading: break
         case .after(let delay): usleep(delay)
         case .answered:
             let answer = try connection.finish()

@@ -104,7 +104,7 @@ struct FailingDiskTests {
                 "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
             ]
         )
-        #expect(output.matches(of: /No space left on device. Make room on the disk./).count == 2, "\(output)")
+        #expect(output.matches(of: /No space left on device. Free space on the disk./).count == 2, "\(output)")
         #expect(output.matches(of: /= 1/).count == 2 && output.contains("= 0"), "\(output)")
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import TestSupport
 import Testing
+
 @testable import zonecast
 
 /// The README and the guides: their commands run or at least exist, and the paths they name exist.
@@ -76,7 +77,7 @@ import Testing
                 guard words.first == "zonecast" else { continue }
                 words.removeFirst()
                 let verbs = words.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } && !$0.hasPrefix("-") }
-                let help = HelpText.of(Array(verbs)).map { EverywhereFlags.added(to: $0) }
+                let help = HelpText.of(Array(verbs)).map { GlobalFlags.added(to: $0) }
                 #expect(help != nil, "\(path): \(command)")
                 for option in words where option.hasPrefix("--") {
                     let name = String(option.prefix { $0 != "=" })
@@ -246,7 +247,7 @@ import Testing
     func theCommandsOfEachGuideRun(_ guideRun: GuideRun) throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        let collector = try Collector()
+        let collector = try RequestCollector()
         var commands = try GuideTests.commands(in: "Deploy/guides/\(guideRun.guide).md")
         // In the foreground the relay runs until it is stopped; the same line in the background is run.
         commands.removeAll { $0 == "zonecast serve --dev" }

@@ -73,11 +73,11 @@ import Testing
     @Test func aRefusalIsReportedInTheRelaysWords() async throws {
         let words = "Too many connections are open. Try again in a few seconds"
         let body = #"{"serverErrorCode":"TRY_AGAIN_LATER","reason":"\#(words)."}"#
-        let server = try FixedAnswer(
+        let server = try FixedResponseServer(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
         )
         var address = try #require(ProbeAddress("http://127.0.0.1:\(server.port)"))
-        address.patience = 120
+        address.timeout = 120
         let checks = RelayChecks(address: address)
         for found in [await checks.listening(), await checks.publicAddress()] {
             #expect(found.found.hasSuffix(words), "\(found)")
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test func watchReportsWhyNoNoticesArriveAndKeepsTrying() throws {
-        let server = try FixedAnswer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        let server = try FixedResponseServer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         let watch = ChildProcess()
         watch.executableURL = Command.program
         watch.arguments = ["watch", "--url", "http://127.0.0.1:\(server.port)", "--web-token", "dev-alice"] + container

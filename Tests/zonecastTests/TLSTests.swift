@@ -13,7 +13,7 @@ struct TLSTests {
         var address = try #require(
             ProbeAddress("https://127.0.0.1:\(relay.port)", authorities: certificate.certificate)
         )
-        address.patience = 120
+        address.timeout = 120
         return address
     }
 
@@ -49,7 +49,7 @@ struct TLSTests {
             log: folder.path + "/tls/log"
         )
         var anyCertificate = try address(relay, certificate)
-        anyCertificate.trustsAnybody = true
+        anyCertificate.acceptsAnyCertificate = true
         let old = try await Probe.connect(to: anyCertificate)
         #expect(try await old.send("GET", "/healthz").status == 200)
         let oldEnd = try #require(await old.certificateEnd())

@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test func aSaveIsTracedFromRequestToNotice() throws {
-        let collector = try Collector()
+        let collector = try RequestCollector()
         let relay = try RelayProcess(
             folder: folder.path,
             environment: ["ZONECAST_TRACES_ENDPOINT": "http://127.0.0.1:\(collector.port)/v1/traces"]

@@ -16,9 +16,9 @@ extension JSONWriter {
             seconds == seconds.rounded() ? int(Int64(seconds)) : double(seconds)
         }
         if let url = error.redirectURL { member("redirectURL", url) }
-        if let loss = error.formerZone {
+        if let deletionReason = error.formerZone {
             key("formerZone")
-            object { $0.end(by: loss) }
+            object { $0.end(by: deletionReason) }
         }
     }
 
@@ -32,9 +32,9 @@ extension JSONWriter {
     }
 
     /// Writes that a zone is deleted; the member `reason` is a Zonecast extension.
-    mutating func end(by loss: ZoneLoss) {
+    mutating func end(by deletionReason: ZoneDeletionReason) {
         member("deleted", true)
-        if let word = loss.word { member("reason", word) }
+        if let word = deletionReason.word { member("reason", word) }
     }
 
     /// Writes a zone dictionary.
@@ -44,7 +44,7 @@ extension JSONWriter {
         object {
             $0.key("zoneID")
             ZoneIDCodec.write(zone.id, to: &$0)
-            if zone.isDeleted { return $0.end(by: zone.loss) }
+            if zone.isDeleted { return $0.end(by: zone.deletionReason) }
             if zone.tracksChanges { $0.member("syncToken", zone.token(epoch: epoch).encoded) }
             $0.member("atomic", zone.tracksChanges)
             // A participant cannot share a zone of somebody else.

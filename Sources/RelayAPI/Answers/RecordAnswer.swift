@@ -288,7 +288,7 @@ struct RowAnswer {
         writer.copy(from: start + 1, into: &text)
     }
 
-    private static func author(_ user: UserID, _ device: DeviceMark) -> [UInt8] {
+    private static func author(_ user: UserID, _ device: DeviceFingerprint) -> [UInt8] {
         var writer = JSONWriter()
         writer.key("userRecordName")
         writer.string(user.recordName)

@@ -23,7 +23,7 @@ struct ShareAnswer {
 
     /// Writes the sharing members of a record into the open object, if it belongs to a share.
     func write(_ record: StoredRecord, in zone: ZoneID, to writer: inout JSONWriter) {
-        guard let mark = record.shareMark else { return }
+        guard let mark = record.shareReference else { return }
         writer.member("shortGUID", mark.shortGUID)
         let hash = SHA256.hash(data: Array(mark.shortGUID.utf8))
         writer.key("stableUrl")
@@ -44,7 +44,7 @@ struct ShareAnswer {
     }
 
     /// Returns whether the caller may not see the parent of this record.
-    func hidesParent(of record: StoredRecord) -> Bool { isParticipants && record.shareMark?.record != nil }
+    func hidesParent(of record: StoredRecord) -> Bool { isParticipants && record.shareReference?.record != nil }
 
     private func write(_ share: Share, named name: String, in zone: ZoneID, to writer: inout JSONWriter) {
         let owner = zone.owner
@@ -126,7 +126,7 @@ struct ShareAnswer {
             writer.key("userIdentity")
             writer.object { identity(of: participant, isManager, people, to: &$0) }
             if let added = participant.added { writer.member("dateAdded", added.milliseconds) }
-            if participant.hasAsked { writer.member("isApprovedRequester", true) }
+            if participant.hasRequestedAccess { writer.member("isApprovedRequester", true) }
             if isManager, participant.user == nil, participant.contact == nil { writer.member("oneTimeLink", true) }
             if isManager, !participant.hasAccepted {
                 let link = authenticator.invitations.link(share.shortGUID, for: participant.id)

@@ -4,7 +4,7 @@ import Records
 import RelayCore
 
 /// The credential that an asset's address was issued to; the address becomes invalid together with it.
-enum AddressHolder: Hashable {
+enum AssetAddressCredential: Hashable {
     case session(Session.ID)
     case serverKey(String)
 
@@ -45,7 +45,7 @@ struct Upload {
     /// The zone of the future record; its owner's quota is charged.
     var zone: ZoneID
     /// The credential of the address; `nil` if only its expiry ends it.
-    var holder: AddressHolder?
+    var issuedTo: AssetAddressCredential?
     /// The number of bytes that the quota had left when the address was created; `nil` without a quota.
     var room: Int64?
 
@@ -58,15 +58,15 @@ struct Upload {
     var parts: [String] {
         [
             home.description, user.recordName, zone.owner.recordName, zone.zoneName,
-            holder?.text ?? "", room.map { "\($0)" } ?? "",
+            issuedTo?.text ?? "", room.map { "\($0)" } ?? "",
         ]
     }
 
-    init(home: ContainerEnvironment, user: UserID, zone: ZoneID, holder: AddressHolder?, room: Int64?) {
+    init(home: ContainerEnvironment, user: UserID, zone: ZoneID, issuedTo: AssetAddressCredential?, room: Int64?) {
         self.home = home
         self.user = user
         self.zone = zone
-        self.holder = holder
+        self.issuedTo = issuedTo
         self.room = room
     }
 
@@ -76,7 +76,7 @@ struct Upload {
             home: home,
             user: UserID(parts[1]),
             zone: ZoneID(parts[3], owner: UserID(parts[2])),
-            holder: AddressHolder(text: parts[4]),
+            issuedTo: AssetAddressCredential(text: parts[4]),
             room: Int64(parts[5])
         )
     }
@@ -95,7 +95,7 @@ struct Upload {
 struct Download {
     var home: ContainerEnvironment
     /// The credential of the address; `nil` if only its expiry ends it.
-    var holder: AddressHolder?
+    var issuedTo: AssetAddressCredential?
     /// `nil` for everybody, in the public database.
     var user: UserID?
     var scope: DatabaseScope
@@ -108,13 +108,13 @@ struct Download {
     var parts: [String] {
         [
             home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
-            field, hash.checksum, holder?.text ?? "",
+            field, hash.checksum, issuedTo?.text ?? "",
         ]
     }
 
     init(
         home: ContainerEnvironment,
-        holder: AddressHolder?,
+        issuedTo: AssetAddressCredential?,
         user: UserID?,
         scope: DatabaseScope,
         zone: ZoneID,
@@ -123,7 +123,7 @@ struct Download {
         hash: AssetHash
     ) {
         self.home = home
-        self.holder = holder
+        self.issuedTo = issuedTo
         self.user = user
         self.scope = scope
         self.zone = zone
@@ -138,7 +138,7 @@ struct Download {
         else { return nil }
         self.init(
             home: home,
-            holder: AddressHolder(text: parts[8]),
+            issuedTo: AssetAddressCredential(text: parts[8]),
             user: parts[1].isEmpty ? nil : UserID(parts[1]),
             scope: scope,
             zone: ZoneID(parts[3], owner: UserID(parts[4])),

@@ -11,7 +11,7 @@ package protocol BodyIntake: Sendable {
 
 /// How the server continues with a body.
 package enum IntakeVerdict: Hashable, Sendable {
-    case goOn
+    case proceed
     /// Pass nothing more until `whenReady` is called.
     case wait
     /// The body exceeds the limit: respond with 413 and close.

@@ -15,7 +15,7 @@ package struct MultipartBody {
 
     private let boundary: [UInt8]
     private var stage = Stage.preamble
-    private var held: [UInt8] = []
+    private var buffered: [UInt8] = []
 
     /// Whether the content has ended with its boundary.
     package private(set) var isComplete = false
@@ -33,47 +33,47 @@ package struct MultipartBody {
         guard (1...70).contains(name.utf8.count) else { return nil }
         boundary = Array("\r\n--\(name)".utf8)
         // The first boundary may be at the very beginning, without a preceding line break.
-        held = [0x0D, 0x0A]
+        buffered = [0x0D, 0x0A]
     }
 
     /// Parses a piece of the body and returns the content in it; returns `nil` if the body is malformed.
     package mutating func take(_ piece: some Sequence<UInt8>) -> [UInt8]? {
-        held.append(contentsOf: piece)
+        buffered.append(contentsOf: piece)
         var content: [UInt8] = []
         while true {
             switch stage {
             case .preamble:
-                guard let found = held.firstRange(of: boundary) else {
+                guard let found = buffered.firstRange(of: boundary) else {
                     dropAllBut(boundary.count - 1)
                     return content
                 }
-                held.removeSubrange(..<found.upperBound)
+                buffered.removeSubrange(..<found.upperBound)
                 stage = .headers
             case .headers:
                 // The rest of the boundary's line counts as the first, empty or blank, line of the header. The result
                 // must not depend on how the body was split into pieces.
-                guard !held.starts(with: [0x2D, 0x2D]) else { return nil }
-                guard let end = held.firstRange(of: [0x0D, 0x0A, 0x0D, 0x0A]) else {
-                    return held.count > Self.longestHeaders + 3 ? nil : content
+                guard !buffered.starts(with: [0x2D, 0x2D]) else { return nil }
+                guard let end = buffered.firstRange(of: [0x0D, 0x0A, 0x0D, 0x0A]) else {
+                    return buffered.count > Self.longestHeaders + 3 ? nil : content
                 }
                 guard end.lowerBound <= Self.longestHeaders else { return nil }
                 // Another form field ends where the next part begins, like a preamble.
-                stage = Self.isFile(held[..<end.lowerBound]) ? .content : .preamble
-                held.removeSubrange(..<end.upperBound)
+                stage = Self.isFile(buffered[..<end.lowerBound]) ? .content : .preamble
+                buffered.removeSubrange(..<end.upperBound)
             case .content:
-                if let found = held.firstRange(of: boundary) {
-                    content.append(contentsOf: held[..<found.lowerBound])
-                    held = []
+                if let found = buffered.firstRange(of: boundary) {
+                    content.append(contentsOf: buffered[..<found.lowerBound])
+                    buffered = []
                     isComplete = true
                     stage = .epilogue
                     return content
                 }
-                let safe = max(0, held.count - (boundary.count - 1))
-                content.append(contentsOf: held[..<safe])
-                held.removeSubrange(..<safe)
+                let safe = max(0, buffered.count - (boundary.count - 1))
+                content.append(contentsOf: buffered[..<safe])
+                buffered.removeSubrange(..<safe)
                 return content
             case .epilogue:
-                held = []
+                buffered = []
                 return content
             }
         }
@@ -107,7 +107,7 @@ package struct MultipartBody {
     }
 
     private mutating func dropAllBut(_ count: Int) {
-        if held.count > count { held.removeSubrange(..<(held.count - count)) }
+        if buffered.count > count { buffered.removeSubrange(..<(buffered.count - count)) }
     }
 }
 

@@ -9,7 +9,7 @@ import Synchronization
 /// stops reading from the connection.
 final class UploadIntake: BodyIntake {
     /// The number of queued bytes above which reading stops.
-    static let mostWaiting = 2 * 1024 * 1024
+    static let maxQueuedBytes = 2 * 1024 * 1024
     /// The maximum overhead of a multipart body around the asset.
     static let multipartOverhead: Int64 = 16 * 1024
 
@@ -21,13 +21,13 @@ final class UploadIntake: BodyIntake {
 
     /// State that only the queue accesses.
     private final class Work {
-        var intake: (any AssetIntake)?
+        var intake: (any AssetUpload)?
         var multipart: MultipartBody?
         var isMultipart: Bool
         var size: Int64 = 0
         var failure: RelayError?
 
-        init(multipart: MultipartBody?, goingOn part: BrokenUploads.Part?) {
+        init(multipart: MultipartBody?, resuming part: InterruptedUploads.Part?) {
             self.multipart = multipart
             isMultipart = multipart != nil
             intake = part?.intake
@@ -40,42 +40,42 @@ final class UploadIntake: BodyIntake {
     private let queue: DispatchQueue
     // Only accessed on `queue`, by one thread at a time.
     nonisolated(unsafe) private let work: Work
-    private let keep: any AssetKeep
+    private let assetStore: any AssetStore
     private let limit: Int64
-    private let brokenOff: @Sendable (BrokenUploads.Part) -> Void
+    private let onInterrupted: @Sendable (InterruptedUploads.Part) -> Void
 
     /// - Parameters:
     ///   - upload: The content of the upload address.
-    ///   - keep: The asset store.
+    ///   - assetStore: The asset store.
     ///   - multipart: Parses the body if it is multipart.
     ///   - limit: The maximum size of an asset in bytes.
     ///   - refusal: The error if the upload is refused; the body is then received and discarded.
     ///   - part: The part received before, to resume the upload.
     ///   - queue: The target queue for writing.
-    ///   - brokenOff: Receives the part if the body ends early.
+    ///   - onInterrupted: Receives the part if the body ends early.
     init(
         _ upload: Upload,
-        keep: any AssetKeep,
+        assetStore: any AssetStore,
         multipart: MultipartBody?,
         limit: Int64,
         refusal: RelayError? = nil,
-        goingOn part: BrokenUploads.Part? = nil,
+        resuming part: InterruptedUploads.Part? = nil,
         queue: DispatchQueue,
-        brokenOff: @escaping @Sendable (BrokenUploads.Part) -> Void
+        onInterrupted: @escaping @Sendable (InterruptedUploads.Part) -> Void
     ) {
         self.upload = upload
-        self.keep = keep
+        self.assetStore = assetStore
         self.limit = limit
-        self.brokenOff = brokenOff
+        self.onInterrupted = onInterrupted
         self.queue = DispatchQueue(label: "zonecast upload", target: queue)
-        work = Work(multipart: multipart, goingOn: part)
+        work = Work(multipart: multipart, resuming: part)
         work.failure = refusal
     }
 
     deinit {
         // The queue is empty now, because each queued block retains this object.
         guard let intake = work.intake, work.failure == nil, !work.isMultipart, work.size > 0 else { return }
-        brokenOff(BrokenUploads.Part(intake: intake, size: work.size))
+        onInterrupted(InterruptedUploads.Part(intake: intake, size: work.size))
     }
 
     func take(_ piece: [UInt8], whenReady: @escaping @Sendable () -> Void) -> IntakeVerdict {
@@ -83,7 +83,7 @@ final class UploadIntake: BodyIntake {
             state.received += Int64(piece.count)
             guard state.received <= limit + Self.multipartOverhead else { return .tooLarge }
             state.waiting += piece.count
-            guard state.waiting > Self.mostWaiting else { return .goOn }
+            guard state.waiting > Self.maxQueuedBytes else { return .proceed }
             state.whenReady = whenReady
             return .wait
         }
@@ -95,7 +95,7 @@ final class UploadIntake: BodyIntake {
             write(piece)
             let resume = state.withLock { state -> (@Sendable () -> Void)? in
                 state.waiting -= piece.count
-                guard state.waiting <= Self.mostWaiting / 2 else { return nil }
+                guard state.waiting <= Self.maxQueuedBytes / 2 else { return nil }
                 defer { state.whenReady = nil }
                 return state.whenReady
             }
@@ -107,7 +107,7 @@ final class UploadIntake: BodyIntake {
     private func write(_ piece: [UInt8]) {
         guard work.failure == nil else { return }
         do throws(RelayError) {
-            let intake = if let begun = work.intake { begun } else { try keep.begin() }
+            let intake = if let begun = work.intake { begun } else { try assetStore.begin() }
             work.intake = intake
             if work.isMultipart {
                 guard let content = work.multipart?.take(piece) else { throw Self.notMultipart }
@@ -121,7 +121,7 @@ final class UploadIntake: BodyIntake {
         }
     }
 
-    private func put(_ bytes: [UInt8], _ intake: any AssetIntake) throws(RelayError) {
+    private func put(_ bytes: [UInt8], _ intake: any AssetUpload) throws(RelayError) {
         work.size += Int64(bytes.count)
         guard work.size <= limit else { throw Self.tooLarge(limit) }
         if let room = upload.room, work.size > room { throw upload.quotaExceeded }
@@ -145,7 +145,7 @@ final class UploadIntake: BodyIntake {
             if let failure = work.failure { throw failure }
             if work.isMultipart, !(work.multipart?.isComplete ?? false) { throw Self.notMultipart }
             try allow(work.size)
-            let intake = if let begun = work.intake { begun } else { try keep.begin() }
+            let intake = if let begun = work.intake { begun } else { try assetStore.begin() }
             work.intake = nil
             return .success(try intake.finish())
         } catch {

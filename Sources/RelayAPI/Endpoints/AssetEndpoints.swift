@@ -21,20 +21,20 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         return (name: name ?? context.newRecordName(), type: type, field: field, known: try KnownAsset(token))
     }
     let (quota, database) = (context.limits.quota, context.database)
-    let (room, held) = try context.store.read { reader throws(RelayError) in
+    let (room, readableAssets) = try context.store.read { reader throws(RelayError) in
         guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         // Unsaved uploads count towards the owner's quota, so only users who may save records may upload.
         if let view = found.view, !view.shares.contains(where: { $0.permission == .readWrite }) { throw .accessDenied }
         for token in asked { try context.checkUpload(ofType: token.type, named: token.name, in: found, reader) }
         let room = try quota.room(in: zone, by: database.scope, from: reader)
-        return (room, try context.held(asked.compactMap(\.known), in: found, by: user, reader))
+        return (room, try context.readableAssets(asked.compactMap(\.known), in: found, by: user, reader))
     }
     if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
     let upload = Upload(
         home: context.home,
         user: user,
         zone: zone,
-        holder: AddressHolder(context.authentication.credential),
+        issuedTo: AssetAddressCredential(context.authentication.credential),
         room: room?.assetBytesLeft
     )
     let base = context.authentication.signIn.base
@@ -45,7 +45,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
                 $0.member("recordName", token.name)
                 $0.member("fieldName", token.field)
                 $0.member("url", context.assets.uploadAddress(upload, base: base))
-                guard let known = token.known, held.contains(known) else { return }
+                guard let known = token.known, readableAssets.contains(known) else { return }
                 $0.member("fileChecksum", known.hash.checksum)
                 $0.member("size", known.size)
                 let receipt = context.assets.receipt(forKept: known.hash, size: known.size, of: user, in: context.home)
@@ -110,22 +110,22 @@ extension RequestContext {
     /// Returns the assets that the caller can already read here or has uploaded.
     ///
     /// Says nothing about others: otherwise the knowledge of a checksum would give access to the content.
-    fileprivate func held(
+    fileprivate func readableAssets(
         _ known: [KnownAsset],
         in zone: Zone,
         by user: UserID,
         _ reader: any StoreReader
     ) throws(RelayError) -> Set<KnownAsset> {
         guard !known.isEmpty, database.scope != .public, zone.view?.isPartial != true,
-            let keep = try? assets.keep(of: home)
+            let assetStore = try? assets.assetStore(of: home)
         else { return [] }
-        var held: Set<KnownAsset> = []
-        for asset in known where keep.file(of: asset.hash)?.size == asset.size {
+        var readableAssets: Set<KnownAsset> = []
+        for asset in known where assetStore.file(of: asset.hash)?.size == asset.size {
             let isOwn = user == zone.id.owner && assets.isPending(asset.hash, of: user, in: home)
             let uses = isOwn ? 1 : try reader.assetUses(asset.hash, in: zone)
-            if uses > 0 { held.insert(asset) }
+            if uses > 0 { readableAssets.insert(asset) }
         }
-        return held
+        return readableAssets
     }
 
     /// Checks that the caller may save the upload in the public database: in a new record of the type, or in the named
@@ -162,9 +162,9 @@ extension RequestContext {
     func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks {
         AssetLinks(
             types: types,
-            desk: assets,
+            service: assets,
             home: home,
-            holder: authentication.isVisit ? nil : AddressHolder(authentication.credential),
+            issuedTo: authentication.isVisit ? nil : AssetAddressCredential(authentication.credential),
             user: database.caller.user,
             scope: scope ?? database.scope,
             base: authentication.signIn.base
@@ -175,26 +175,26 @@ extension RequestContext {
 /// Creates the download addresses of the assets in one response.
 final class AssetLinks: Sendable {
     let types: Set<String>
-    let desk: AssetDesk
+    let service: AssetService
     let home: ContainerEnvironment
-    let holder: AddressHolder?
+    let issuedTo: AssetAddressCredential?
     let user: UserID?
     let scope: DatabaseScope
     let base: String
 
     init(
         types: Set<String>,
-        desk: AssetDesk,
+        service: AssetService,
         home: ContainerEnvironment,
-        holder: AddressHolder?,
+        issuedTo: AssetAddressCredential?,
         user: UserID?,
         scope: DatabaseScope,
         base: String
     ) {
         self.types = types
-        self.desk = desk
+        self.service = service
         self.home = home
-        self.holder = holder
+        self.issuedTo = issuedTo
         self.user = user
         self.scope = scope
         self.base = base
@@ -204,7 +204,7 @@ final class AssetLinks: Sendable {
         guard let hash = AssetHash(checksum: asset.fileChecksum) else { return nil }
         let download = Download(
             home: home,
-            holder: holder,
+            issuedTo: issuedTo,
             user: user,
             scope: scope,
             zone: zone,
@@ -212,6 +212,6 @@ final class AssetLinks: Sendable {
             field: field,
             hash: hash
         )
-        return desk.downloadAddress(download, base: base)
+        return service.downloadAddress(download, base: base)
     }
 }

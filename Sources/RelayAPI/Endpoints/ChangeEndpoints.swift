@@ -33,7 +33,7 @@ private struct FeedAllowance {
     /// The number of bytes of records that may still be read.
     var bytes: Int
 
-    init(_ limits: Limits) { (records, bytes) = (limits.countedRecords, limits.lookedAtBytes) }
+    init(_ limits: Limits) { (records, bytes) = (limits.countedRecords, limits.scannedBytes) }
 }
 
 /// The size of a full page of small records in bytes; reserved in advance, since growing copies.
@@ -46,7 +46,7 @@ private func write(
     _ allowance: inout FeedAllowance,
     to writer: inout JSONWriter
 ) throws {
-    let mark = writer.mark
+    let checkpoint = writer.checkpoint
     do throws(RelayError) {
         writer.open(UInt8(ascii: "{"))
         writer.key("zoneID")
@@ -56,7 +56,7 @@ private func write(
     } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error
     } catch {
-        writer.rewind(to: mark)
+        writer.rewind(to: checkpoint)
         writer.failure(of: context.database.full(zone), error)
     }
 }
@@ -80,7 +80,7 @@ private struct ZonePageRequest {
     var recordTypes: Set<String>?
     var selection: FieldsJSON.Selection
     /// Zonecast extension: whether the response contains the number of records after the page.
-    var countsRest: Bool
+    var countsRemaining: Bool
 
     /// Reads the members of `json`; the defaults are those of `outer`.
     init(_ json: JSONValue, _ context: RequestContext, else outer: ZonePageRequest? = nil) throws {
@@ -91,7 +91,7 @@ private struct ZonePageRequest {
         isReversed = try json["reverse"]?.bool() ?? outer?.isReversed ?? false
         recordTypes = try json["desiredRecordTypes"].map { Set(try stringArray($0)) } ?? outer?.recordTypes
         selection = try context.selection(of: json, else: outer?.selection)
-        countsRest = try json["countRemaining"]?.bool() ?? outer?.countsRest ?? false
+        countsRemaining = try json["countRemaining"]?.bool() ?? outer?.countsRemaining ?? false
     }
 
     /// Writes the members `records`, `syncToken` and `moreComing`.
@@ -122,24 +122,24 @@ private struct ZonePageRequest {
             limit: limit,
             isReversed: isReversed,
             recordTypes: recordTypes,
-            countsRest: countsRest ? allowance.records : nil,
-            mostBytes: allowance.bytes
+            countsRemaining: countsRemaining ? allowance.records : nil,
+            maxBytes: allowance.bytes
         )
-        let mostBytes = context.limits.answerBytes
+        let maxBytes = context.limits.answerBytes
         let page = try context.store.read { reader throws(RelayError) in
             try changes.read(
                 from: reader,
                 epochs: context.store.epochs,
-                lendingAllBut: wholeTypes,
+                rowsExceptFor: wholeTypes,
                 // If the request has many zones, the response may be full before the last ones; the client requests
                 // these again.
-                hasRoom: writer.length < mostBytes
+                hasRoom: writer.length < maxBytes
             ) { record in
                 switch record {
                 case .lent(let row): rows.write(row, to: &writer)
                 case .whole(let record): do { try answer.write(record, to: &writer) } catch { failure = error }
                 }
-                return writer.length < mostBytes
+                return writer.length < maxBytes
             }
         }
         if let failure { throw failure as? RelayError ?? RelayError(.internalError, "The relay failed; report this.") }
@@ -182,14 +182,14 @@ private func databasePage(
     )
     let epochs = context.store.epochs
     // Zonecast extension: shows a client when to retry writes that were refused because of the schema.
-    let tellsSchema = try context.body["schemaVersion"]?.bool() ?? false
+    let includesSchemaVersion = try context.body["schemaVersion"]?.bool() ?? false
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epochs: epochs) }
     return EndpointAnswer { writer in
         writer.key("zones")
         writer.array(page.zones) { $0.zone($1, epoch: epochs.current) }
         writer.member(tokenKey, page.token)
         writer.member("moreComing", page.moreComing)
-        if tellsSchema { writer.member("schemaVersion", context.store.currentSchema.version) }
+        if includesSchemaVersion { writer.member("schemaVersion", context.store.currentSchema.version) }
     }
 }
 

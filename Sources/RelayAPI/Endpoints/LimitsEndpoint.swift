@@ -13,7 +13,7 @@ func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
     if database.scope == .private, let owner = database.owner {
         use = try context.store.read { reader throws(RelayError) in try reader.storageUse(of: owner) }
     }
-    let room = database.owner.flatMap { limits.quota.ownPrivateBytes[$0] } ?? limits.quota.privateBytes
+    let room = database.owner.flatMap { limits.quota.userPrivateBytes[$0] } ?? limits.quota.privateBytes
     return EndpointAnswer { writer in
         writer.key("limits")
         writer.object { $0.bounds(limits, assetBytes: context.assets.settings.largest) }

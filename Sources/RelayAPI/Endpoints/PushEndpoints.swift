@@ -5,7 +5,7 @@ import Wire
 
 /// `push/keys`: returns the key with which a browser subscribes to Web Push.
 func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
-    let key = try context.pushDesk().webPushKey
+    let key = try context.pushService().webPushKey
     return EndpointAnswer { answer in
         guard let key else { return }
         answer.key("webPush")
@@ -15,8 +15,8 @@ func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `push/register`: registers the caller's device for push notifications while it has no open socket.
 func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
-    let (desk, target) = (try context.pushDesk(), try PushTarget(context.body))
-    let device = try await context.writing { try desk.add(target, for: $0.authentication, in: $0.home) }
+    let (service, target) = (try context.pushService(), try PushTarget(context.body))
+    let device = try await context.writing { try service.add(target, for: $0.authentication, in: $0.home) }
     return EndpointAnswer {
         $0.member("registrationID", device.id)
         $0.member("deviceID", device.deviceID)
@@ -25,8 +25,8 @@ func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
 
 /// `push/unregister`: ends the registration.
 func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswer {
-    let desk = try context.pushDesk()
-    try await context.writing { try desk.remove(for: $0.authentication, in: $0.home) }
+    let service = try context.pushService()
+    try await context.writing { try service.remove(for: $0.authentication, in: $0.home) }
     return EndpointAnswer { _ in }
 }
 
@@ -35,13 +35,13 @@ extension RequestContext {
     fileprivate func writing<Value: Sendable>(
         _ work: @escaping @Sendable (RequestContext) throws -> Value
     ) async throws -> Value {
-        let result = try await authenticator.writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+        let result = try await authenticator.accountQueue.enqueue { [self] () throws(CredentialRefusal) in
             Result { try work(self) }
         }
         return try result.get()
     }
 
-    fileprivate func pushDesk() throws -> PushDesk {
+    fileprivate func pushService() throws -> PushService {
         guard let pushes else {
             throw RelayError(.notFound, "This relay sends no pushes; open a notice socket, or fetch changes at launch.")
         }
@@ -96,7 +96,7 @@ extension PushTarget {
 /// See Wire.md, "Long polling".
 func createToken(_ context: RequestContext) throws -> EndpointAnswer {
     let environment = try apnsEnvironment(context)
-    let token = try context.couriers.create(for: context.authentication, in: context.home)
+    let token = try context.longPolls.create(for: context.authentication, in: context.home)
     let home = context.home
     let base = context.authentication.signIn.base
     let path = "/device/1/\(home.container.name)/\(home.environment.rawValue)/webcourier"
@@ -113,7 +113,7 @@ func createToken(_ context: RequestContext) throws -> EndpointAnswer {
 func registerToken(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try apnsEnvironment(context)
     let text = try context.body.required("apnsToken").string()
-    try context.couriers.register(text, for: context.authentication, in: context.home)
+    try context.longPolls.register(text, for: context.authentication, in: context.home)
     return EndpointAnswer { _ in }
 }
 

@@ -92,7 +92,7 @@ package final class QueryUse: Sendable {
     package struct Key: Hashable, Sendable {
         package var home: ContainerEnvironment
         package var recordType: String
-        package var mark: QueryNeeds.Mark
+        package var mark: RequiredIndexes.Entry
     }
 
     package struct Count: Hashable, Sendable {
@@ -112,14 +112,14 @@ package final class QueryUse: Sendable {
     /// Counts one query, including a query that is refused because the schema lacks a required index.
     func note(_ query: Query, of schema: Schema, in home: ContainerEnvironment, at now: Timestamp) {
         guard let type = schema.types[query.recordType] else { return }
-        let marks = QueryNeeds.marks(of: query, type: type)
+        let list = RequiredIndexes.list(of: query, type: type)
         counts.withLock { counts in
-            for mark in marks {
+            for mark in list {
                 let key = Key(home: home, recordType: query.recordType, mark: mark)
                 guard counts[key] != nil || counts.count < Self.capacity else { continue }
                 var count = counts[key] ?? Count(last: now)
                 count.queries += 1
-                if !QueryNeeds.has(mark, type) { count.refused += 1 }
+                if !RequiredIndexes.has(mark, type) { count.refused += 1 }
                 count.last = now
                 counts[key] = count
             }

@@ -15,16 +15,16 @@ final class RecordsWrite: Sendable {
     let context: RequestContext
     private let request: ModifyRecords
     /// The zone in the body, if the body has one.
-    private let zone: ZoneReading?
+    private let zone: ParsedZoneID?
     private let selection: FieldsJSON.Selection
     /// The record types with assets, in the schema with which the request was prepared.
     private let assetTypes: Set<String>
 
     init(_ context: RequestContext) throws {
-        let operationID = try WriteMark.id(in: context.body)
-        let most = operationID == nil ? nil : context.limits.operationsPerMarkedWrite
+        let operationID = try IdempotencyKey.id(in: context.body)
+        let maxCount = operationID == nil ? nil : context.limits.operationsPerIdempotentWrite
         var unnamed = 0
-        let operations = try context.items("operations", of: context.body, most: most).map { item in
+        let operations = try context.items("operations", of: context.body, maxCount: maxCount).map { item in
             let word = try item.required("operationType").string()
             guard let kind = OperationType(rawValue: word) else {
                 throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")
@@ -35,7 +35,7 @@ final class RecordsWrite: Sendable {
             }
             if let name = record.recordName { return ModifyRecords.Operation(kind, record, name: name) }
             unnamed += 1
-            let name = operationID.map { WriteMark.recordName($0, unnamed, of: context.database.caller) }
+            let name = operationID.map { IdempotencyKey.recordName($0, unnamed, of: context.database.caller) }
             return ModifyRecords.Operation(kind, record, name: name ?? context.newRecordName())
         }
         guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
@@ -48,7 +48,7 @@ final class RecordsWrite: Sendable {
         )
         let schema = context.store.currentSchema
         assetTypes = context.assets.types(of: context.home, in: schema)
-        zone = try context.zoneMeant
+        zone = try context.parsedZone
         let id =
             try zone?.id ?? operations.first?.record.zone.map { try context.database.zone($0) }
             ?? context.zone(of: context.body)
@@ -63,12 +63,12 @@ final class RecordsWrite: Sendable {
             now: context.now,
             shareEdit: try context.shareEdit(for: operations, in: id),
             newName: context.newRecordName,
-            answerRoom: context.limits.answerBytes + context.body.rawBytes.count,
+            maxResponseBytes: context.limits.answerBytes + context.body.rawBytes.count,
             wantsFields: selection.desiredKeys?.isEmpty != true,
-            knownType: context.types.type
+            compiledType: context.types.type
         )
         self.context = context
-        self.request = operationID.map { request.marked(WriteMark($0, of: request)) } ?? request
+        self.request = operationID.map { request.withIdempotencyKey(IdempotencyKey($0, of: request)) } ?? request
     }
 
     /// Decides and performs the write.
@@ -117,24 +117,24 @@ extension JSONWriter {
     }
 }
 
-extension RequestContext: AssetJudge {
-    func verdict(_ asset: Asset) -> AssetVerdict {
-        let verdict = assets.verdict(asset, for: database.caller.user, in: home)
-        if case .fresh(let hash, _) = verdict { useUpload(hash) }
-        return verdict
+extension RequestContext: ReceiptVerifier {
+    func receiptStatus(_ asset: Asset) -> ReceiptStatus {
+        let receiptStatus = assets.receiptStatus(asset, for: database.caller.user, in: home)
+        if case .fresh(let hash, _) = receiptStatus { noteUpload(hash) }
+        return receiptStatus
     }
 }
 
 extension RequestContext {
     /// The zone that the body names; `nil` if there is none.
-    fileprivate var zoneMeant: ZoneReading? {
+    fileprivate var parsedZone: ParsedZoneID? {
         get throws {
             guard let json = body["zoneID"] else { return nil }
             let caller = database.caller.user
-            if let latest = reading.zone, latest.isMeant(by: json, of: caller) { return latest }
-            let zone = ZoneReading(json, try zone(of: body), of: caller)
+            if let latest = parsedHead.zone, latest.matches(by: json, of: caller) { return latest }
+            let zone = ParsedZoneID(json, try zone(of: body), of: caller)
             // A large `zoneID` with useless members is not cached for the life of the connection.
-            if json.rawBytes.count <= 1024 { reading.zone = zone }
+            if json.rawBytes.count <= 1024 { parsedHead.zone = zone }
             return zone
         }
     }
@@ -229,7 +229,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         now: context.now
     )
     try request.check()
-    request.mark = try WriteMark.id(in: body).flatMap { WriteMark($0, of: request) }
+    request.idempotencyKey = try IdempotencyKey.id(in: body).flatMap { IdempotencyKey($0, of: request) }
     let user = context.authentication.caller.user
     let result = try await context.store.write(for: user) { [request] writer throws(RelayError) in
         try request.run(in: writer)

@@ -17,7 +17,7 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
         // An anonymous caller can resolve public links only. The error is the same for unknown links and private
         // shares.
         for outcome in found {
-            guard case .success(let share) = outcome, case .welcome = share.standing else {
+            guard case .success(let share) = outcome, case .mayJoin = share.relation else {
                 throw context.authentication.signInRequired
             }
         }
@@ -108,7 +108,7 @@ struct ShareLink: Sendable {
 }
 
 /// A caller who opens links, with all that is needed to decide on each.
-struct ShareVisit: Sendable {
+struct ShareAcceptanceContext: Sendable {
     var caller: Caller
     var contacts: [Share.Contact]
     var seal: InvitationSeal
@@ -130,8 +130,8 @@ extension RequestContext {
         try items("shortGUIDs", of: body).map { try ShareLink($0, self) }
     }
 
-    fileprivate func visit() throws -> ShareVisit {
-        ShareVisit(
+    fileprivate func visit() throws -> ShareAcceptanceContext {
+        ShareAcceptanceContext(
             caller: database.caller,
             contacts: try database.caller.user.map { try authenticator.contacts(of: $0, in: home) } ?? [],
             seal: authenticator.invitations,
@@ -184,13 +184,13 @@ extension RequestContext {
     }
 
     private func write(_ found: FoundShare, _ link: ShareLink, to writer: inout JSONWriter) throws {
-        guard found.standing != .stranger else { return refuse(found, to: &writer) }
+        guard found.relation != .notInvited else { return refuse(found, to: &writer) }
         var answer = shareAnswer
-        answer.isParticipants = found.standing != .owner
-        let links = assetLinks(for: assetTypes, in: found.standing == .owner ? .private : .shared)
+        answer.isParticipants = found.relation != .owner
+        let links = assetLinks(for: assetTypes, in: found.relation == .owner ? .private : .shared)
         writer.member("containerIdentifier", home.container.name)
         writer.member("environment", home.environment.rawValue)
-        writer.member("databaseScope", found.standing == .owner ? "PRIVATE" : "SHARED")
+        writer.member("databaseScope", found.relation == .owner ? "PRIVATE" : "SHARED")
         writer.key("zoneID")
         ZoneIDCodec.write(found.zone.id, to: &writer)
         if let root = found.share.root { writer.member("rootRecordName", root) }
@@ -210,20 +210,20 @@ extension RequestContext {
         try share.write(found.record, to: &writer)
         writer.key("ownerIdentity")
         answer.writeOwner(found.zone.id.owner, to: &writer)
-        write(found.standing, of: found.share, to: &writer)
+        write(found.relation, of: found.share, to: &writer)
         writer.emptyList("potentialMatchList")
         writer.key("webpageURL")
         writer.null()
     }
 
-    private func write(_ standing: ShareStanding, of share: Share, to writer: inout JSONWriter) {
+    private func write(_ relation: ShareRelation, of share: Share, to writer: inout JSONWriter) {
         let (role, status, permission): (String, String, Share.Permission) =
-            switch standing {
+            switch relation {
             case .owner: (Share.Role.owner.word, "ACCEPTED", .readWrite)
             case .participant(let known):
                 (known.role.word, known.hasAccepted ? "ACCEPTED" : "INVITED", known.permission)
-            case .welcome(let permission): (Share.Role.publicUser.word, "INVITED", permission)
-            case .stranger: ("UNKNOWN", "UNKNOWN", .none)
+            case .mayJoin(let permission): (Share.Role.publicUser.word, "INVITED", permission)
+            case .notInvited: ("UNKNOWN", "UNKNOWN", .none)
             }
         writer.member("participantType", role)
         writer.member("participantStatus", status)
@@ -233,7 +233,7 @@ extension RequestContext {
     /// Writes the error for a caller who is not invited; it reveals only masked addresses of open invitations.
     private func refuse(_ found: FoundShare, to writer: inout JSONWriter) {
         writer.members(of: .notInvited(found.share))
-        write(found.standing, of: found.share, to: &writer)
+        write(found.relation, of: found.share, to: &writer)
         writer.key("potentialMatchList")
         writer.array(found.share.openInvitations) { writer, participant in
             writer.object { writer in

@@ -102,7 +102,7 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     if let email = try context.body["emailAddress"]?.string() {
         let password = try context.body.required("password").string()
         let (authenticator, home, address) = (context.authenticator, context.home, context.remoteAddress)
-        let (webToken, user) = try await authenticator.passwordDesk.inTurn { () throws(CredentialRefusal) in
+        let (webToken, user) = try await authenticator.passwordQueue.enqueue { () throws(CredentialRefusal) in
             try authenticator.signIn(email: email, password: password, from: address, in: home, kind: kind)
         }
         let expires = authenticator.time.now() + authenticator.settings.lifetime(kind)
@@ -130,7 +130,7 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
 func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let (authenticator, authentication) = (context.authenticator, context.authentication)
-    try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
+    try await authenticator.accountQueue.enqueue { () throws(CredentialRefusal) in
         try authenticator.signOut(authentication)
     }
     return EndpointAnswer { _ in }

@@ -7,7 +7,7 @@ import Wire
 /// See Wire.md, "Zone operations".
 func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
-        let live = try reader.livingZones(in: context.database)
+        let live = try reader.liveZones(in: context.database)
         return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
     }
     return EndpointAnswer { writer in
@@ -66,7 +66,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
     var request = ModifyZones(operations, of: context.database, limits: context.limits, now: context.now)
     request.isVisit = context.authentication.isVisit
     try request.check()
-    request.mark = try WriteMark.id(in: context.body).flatMap { WriteMark($0, of: request) }
+    request.idempotencyKey = try IdempotencyKey.id(in: context.body).flatMap { IdempotencyKey($0, of: request) }
     let outcomes = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }
     return EndpointAnswer { writer in
         writer.key("zones")
@@ -74,11 +74,11 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
             switch outcome {
             case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
             case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
-            case .deleted(let id, let loss):
+            case .deleted(let id, let deletionReason):
                 writer.object {
                     $0.key("zoneID")
                     ZoneIDCodec.write(id, to: &$0)
-                    $0.end(by: loss)
+                    $0.end(by: deletionReason)
                 }
             }
         }
@@ -86,11 +86,11 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 /// Reads the reason for a deletion, a Zonecast extension that is reported to the user's other devices.
-private func zoneLoss(_ operation: JSONValue) throws -> ZoneLoss {
+private func zoneLoss(_ operation: JSONValue) throws -> ZoneDeletionReason {
     guard let word = try operation["reason"]?.string() else { return .deleted }
-    let loss = ZoneLoss(word: word)
-    guard loss != .deleted else {
+    let deletionReason = ZoneDeletionReason(word: word)
+    guard deletionReason != .deleted else {
         throw RelayError.badRequest("The reason of a deletion must be purged or encryptedDataReset, or be omitted.")
     }
-    return loss
+    return deletionReason
 }

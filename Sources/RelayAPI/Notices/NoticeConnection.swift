@@ -6,7 +6,7 @@ import Wire
 /// The transport of a notice connection, which performs the effects of the session.
 ///
 /// Confined to the connection's event loop.
-package protocol NoticeOutlet: AnyObject {
+package protocol NoticeTransport: AnyObject {
     /// Writes a text message.
     ///
     /// May be called while the peer is slow; the transport then buffers the message.
@@ -19,7 +19,7 @@ package protocol NoticeOutlet: AnyObject {
     func close(_ reason: NoticeClose)
 }
 
-extension NoticeOutlet {
+extension NoticeTransport {
     package func send(_ frames: [NoticeFrame]) {
         for frame in frames { send(frame) }
     }
@@ -34,8 +34,8 @@ package final class NoticeConnection {
     private(set) var deviceID: String?
     private let hub: NoticeHub
     private let tally = NoticeTally()
-    private let lane: Int
-    private let roll: NoticeLaneRoll
+    private let worker: Int
+    private let registry: NoticeConnectionRegistry
     /// The upgrade request.
     ///
     /// Released once the device is admitted, like the hello, to save memory in idle connections.
@@ -43,43 +43,43 @@ package final class NoticeConnection {
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
     /// The outlet owns this connection; `closed` breaks the reference cycle.
-    private var outlet: (any NoticeOutlet)?
+    private var transport: (any NoticeTransport)?
     private var session: NoticeSession
     private var device: AdmittedDevice?
     private var isOver = false
     private var hello: NoticeHello?
     private var helloWaiter: UnsafeContinuation<Void, Never>?
-    private var needsTask: ((NoticeConnection) -> Void)?
+    private var startAdmission: ((NoticeConnection) -> Void)?
 
     /// - Parameters:
     ///   - request: The upgrade request.
     ///   - hub: The hub to join.
-    ///   - lane: The number of the event loop in the hub.
-    ///   - roll: The connections of that event loop.
+    ///   - worker: The number of the event loop in the hub.
+    ///   - registry: The connections of that event loop.
     ///   - admission: Authenticates the device.
     ///   - uptime: A monotonic clock.
-    ///   - outlet: The transport, which owns this connection.
-    ///   - needsTask: Must call `admit` in a task; called only if admission has to suspend. If `nil`, the creator must
+    ///   - transport: The transport, which owns this connection.
+    ///   - startAdmission: Must call `admit` in a task; called only if admission has to suspend. If `nil`, the creator must
     ///     call `admit`.
     package init(
         request: APIRequest,
         hub: NoticeHub,
-        lane: Int,
-        roll: NoticeLaneRoll,
+        worker: Int,
+        registry: NoticeConnectionRegistry,
         admission: any NoticeAdmission,
         uptime: @escaping @Sendable () -> Duration,
-        outlet: any NoticeOutlet,
-        needsTask: ((NoticeConnection) -> Void)? = nil
+        transport: any NoticeTransport,
+        startAdmission: ((NoticeConnection) -> Void)? = nil
     ) {
-        self.needsTask = needsTask
+        self.startAdmission = startAdmission
         id = hub.newConnectionID()
         self.request = request
         self.hub = hub
-        self.lane = lane
-        self.roll = roll
+        self.worker = worker
+        self.registry = registry
         self.admission = admission
         self.uptime = uptime
-        self.outlet = outlet
+        self.transport = transport
         session = NoticeSession(limits: hub.limits, at: uptime())
     }
 
@@ -90,7 +90,7 @@ package final class NoticeConnection {
         let waiting = session.waiting
         let effects = session.handle(event, at: uptime())
         if waiting > 0 || effects.count > 1 { count(effects, of: event, after: waiting) }
-        if waiting > 0 { tally.waits(session.waiting) }
+        if waiting > 0 { tally.setWaiting(session.waiting) }
         perform(effects)
     }
 
@@ -124,7 +124,7 @@ package final class NoticeConnection {
         self.hello = nil
         self.request = nil
         do throws(NoticeClose) {
-            try comeUp(try await admission.admit(request, hello: hello), since: hello.since)
+            try deviceAdmitted(try await admission.admit(request, hello: hello), since: hello.since)
         } catch {
             handle(.refused(error))
         }
@@ -137,7 +137,7 @@ package final class NoticeConnection {
             guard let device = try admission.admitAtOnce(request, hello: hello) else { return false }
             self.hello = nil
             self.request = nil
-            try comeUp(device, since: hello.since)
+            try deviceAdmitted(device, since: hello.since)
         } catch {
             handle(.refused(error))
         }
@@ -149,35 +149,35 @@ package final class NoticeConnection {
 
     func deliver(_ notice: OutgoingNotice) {
         // Hot path: ten thousand connections may take it for one commit, so it allocates nothing and reads no clock.
-        if session.passesNoticesOn, let outlet {
+        if session.sendsDirectly, let transport {
             tally.countSent()
-            return outlet.send(notice.frame)
+            return transport.send(notice.frame)
         }
         let waiting = session.waiting
         let effects = session.handle(.notice(notice), at: uptime())
         if effects.isEmpty { tally.countMerged(max(0, waiting + 1 - session.waiting)) } else { tally.countSent() }
-        tally.waits(session.waiting)
+        tally.setWaiting(session.waiting)
         perform(effects)
     }
 
     // MARK: Admission
 
     /// Joins the hub before anything is read; from here on no change is missed.
-    private func enter(_ device: AdmittedDevice) throws(NoticeClose) -> Int {
+    private func joinHub(_ device: AdmittedDevice) throws(NoticeClose) -> Int {
         guard !isOver else { throw .noPong }
-        let mark = try hub.join(device, as: id, on: lane, tally: tally, at: uptime())
+        let revision = try hub.join(device, as: id, on: worker, tally: tally, at: uptime())
         self.device = device
         deviceID = device.deviceID
-        roll.add(self, at: device.address)
+        registry.add(self, at: device.address)
         handle(.admitted(tokenLife: device.tokenLife))
-        return mark
+        return revision
     }
 
-    private func comeUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) {
-        let mark = try enter(device)
+    private func deviceAdmitted(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) {
+        let revision = try joinHub(device)
         let news = try admission.catchUp(device, since: since)
         guard !isOver else { return }
-        let subscriptions = hub.learned(news.subscriptions, of: device.address, mark: mark)
+        let subscriptions = hub.subscriptionsRead(news.subscriptions, of: device.address, revision: revision)
         let ready = NoticeReady(
             userRecordName: device.address.user.recordName,
             subscriptions: subscriptions.ids,
@@ -217,29 +217,29 @@ package final class NoticeConnection {
         if effects.count > 1 {
             let frames = effects.compactMap { if case .send(let frame) = $0 { frame } else { nil } }
             if frames.count == effects.count {
-                outlet?.send(frames)
+                transport?.send(frames)
                 return
             }
         }
         for effect in effects {
             switch effect {
-            case .send(let frame): outlet?.send(frame)
-            case .ping: outlet?.sendPing()
-            case .pong(let payload): outlet?.sendPong(payload)
+            case .send(let frame): transport?.send(frame)
+            case .ping: transport?.sendPing()
+            case .pong(let payload): transport?.sendPong(payload)
             case .admit(let hello):
                 self.hello = hello
-                guard let needsTask else {
-                    wakeAdmission()
+                guard let startAdmission else {
+                    resumeAdmission()
                     continue
                 }
-                self.needsTask = nil
-                if !admitAtOnce(hello) { needsTask(self) }
+                self.startAdmission = nil
+                if !admitAtOnce(hello) { startAdmission(self) }
             case .renew:
                 guard let device else { continue }
                 handle(.renewed(admission.renewedToken(for: device)))
             case .close(let reason):
                 leave()
-                outlet?.close(reason)
+                transport?.close(reason)
             }
         }
     }
@@ -251,20 +251,20 @@ package final class NoticeConnection {
         tally.countDropped(session.waiting)
         _ = session.handle(.disconnected, at: uptime())
         leave()
-        outlet = nil
+        transport = nil
     }
 
     private func leave() {
         guard !isOver else { return }
         isOver = true
-        needsTask = nil
-        wakeAdmission()
+        startAdmission = nil
+        resumeAdmission()
         guard let device else { return }
-        roll.remove(self, at: device.address)
+        registry.remove(self, at: device.address)
         hub.leave(device, as: id, tally: tally)
     }
 
-    private func wakeAdmission() {
+    private func resumeAdmission() {
         helloWaiter?.resume()
         helloWaiter = nil
     }
@@ -313,7 +313,7 @@ package final class NoticeTally: Sendable {
     func countSent(_ count: Int = 1) { Self.add(count, to: sent) }
     func countMerged(_ count: Int = 1) { Self.add(count, to: merged) }
     func countDropped(_ count: Int) { Self.add(count, to: dropped) }
-    func waits(_ count: Int) { waiting.store(count, ordering: .relaxed) }
+    func setWaiting(_ count: Int) { waiting.store(count, ordering: .relaxed) }
 
     /// Needs no atomic addition because there is only one writer.
     private static func add(_ count: Int, to counter: borrowing Atomic<Int>) {

@@ -22,7 +22,7 @@ package final class NoticeHub: Sendable {
     package let queries: QueryNotices
 
     fileprivate struct State {
-        var lanes: [any NoticeLane] = []
+        var workers: [any NoticeWorker] = []
         var listeners: [NoticeAddress: NoticeListeners] = [:]
         var connectionCount = 0
         /// The notice counts of connections that have ended.
@@ -67,7 +67,7 @@ package final class NoticeHub: Sendable {
             state.listeners.isEmpty
                 ? [] : merged.flatMap { state.orders(for: $0, delivery: delivery, noticeID: noticeID) }
         }
-        for (lane, order) in orders { lane.post(order) }
+        for (worker, order) in orders { worker.post(order) }
     }
 
     /// Replaces a user's subscriptions.
@@ -96,29 +96,29 @@ package final class NoticeHub: Sendable {
     package func revokeAll(of address: NoticeAddress) {
         let orders = state.withLock { state in
             (state.listeners[address]?.devices.values).map { Array($0) }?.map { device in
-                (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .revoked))
+                (state.workers[device.worker], NoticeOrder.end(device.connection, of: address, .revoked))
             } ?? []
         }
-        for (lane, order) in orders { lane.post(order) }
+        for (worker, order) in orders { worker.post(order) }
     }
 
-    private func end(where isMeant: (NoticeListeners.Device) -> Bool) {
+    private func end(where matches: (NoticeListeners.Device) -> Bool) {
         let orders = state.withLock { state in
             state.listeners.flatMap { address, listeners in
-                listeners.devices.values.filter(isMeant).map { device in
-                    (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .revoked))
+                listeners.devices.values.filter(matches).map { device in
+                    (state.workers[device.worker], NoticeOrder.end(device.connection, of: address, .revoked))
                 }
             }
         }
-        for (lane, order) in orders { lane.post(order) }
+        for (worker, order) in orders { worker.post(order) }
     }
 
     /// Sends one notice to a user's devices.
     func deliver(_ notice: OutgoingNotice, to address: NoticeAddress, exceptDevice device: String?) {
-        let lanes = state.withLock { state in
-            (state.listeners[address]?.lanes).map { $0.map { state.lanes[$0] } } ?? []
+        let workers = state.withLock { state in
+            (state.listeners[address]?.workers).map { $0.map { state.workers[$0] } } ?? []
         }
-        for lane in lanes { lane.post(.deliver(notice, to: address, exceptDevice: device)) }
+        for worker in workers { worker.post(.deliver(notice, to: address, exceptDevice: device)) }
     }
 
     /// Returns the changes that may concern a connected user; notices are prepared only for these.
@@ -134,7 +134,7 @@ package final class NoticeHub: Sendable {
     /// Returns whether any connected device could receive a query notification for this zone.
     ///
     /// These are the owner's devices, and in the public database the devices of all users.
-    func mayBeHeard(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
+    func mayBeReceived(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
         state.withLock { state in
             zone.owner == Zone.publicOwner
                 ? !state.listeners.isEmpty : state.listeners[NoticeAddress(store: home, user: zone.owner)] != nil
@@ -142,7 +142,7 @@ package final class NoticeHub: Sendable {
     }
 
     /// Returns whether any of these users, with whom the record is or was shared, has a connected device.
-    func mayBeHeard(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
+    func mayBeReceived(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
         guard !viewers.isEmpty else { return false }
         return state.withLock { state in
             viewers.contains { state.listeners[NoticeAddress(store: home, user: $0.user)] != nil }
@@ -203,21 +203,21 @@ package final class NoticeHub: Sendable {
     func end(_ deviceID: String, of address: NoticeAddress) -> Bool {
         let order = state.withLock { state in
             state.listeners[address]?.devices[deviceID].map { device in
-                (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .tryLater))
+                (state.workers[device.worker], NoticeOrder.end(device.connection, of: address, .tryLater))
             }
         }
-        guard let (lane, order) = order else { return false }
-        lane.post(order)
+        guard let (worker, order) = order else { return false }
+        worker.post(order)
         return true
     }
 
     // MARK: Calls of event loops and connections
 
     /// Registers an event loop and returns its number, which its connections use.
-    package func add(_ lane: any NoticeLane) -> Int {
+    package func add(_ worker: any NoticeWorker) -> Int {
         state.withLock { state in
-            state.lanes.append(lane)
-            return state.lanes.count - 1
+            state.workers.append(worker)
+            return state.workers.count - 1
         }
     }
 
@@ -227,16 +227,16 @@ package final class NoticeHub: Sendable {
 
     /// Registers a device and begins to queue notices for it; closes an older connection of the same device.
     ///
-    /// Returns a mark for `learned`. Throws if the user has too many connections.
+    /// Returns a mark for `subscriptionsRead`. Throws if the user has too many connections.
     func join(
         _ device: AdmittedDevice,
         as connection: NoticeConnectionID,
-        on lane: Int,
+        on worker: Int,
         tally: NoticeTally? = nil,
         at now: Duration = .zero
     ) throws(NoticeClose) -> Int {
-        let outcome = state.withLock { state -> Result<(Int, (any NoticeLane, NoticeOrder)?), NoticeClose> in
-            var entry = NoticeListeners.Device(connection: connection, lane: lane, credential: device.credential)
+        let outcome = state.withLock { state -> Result<(Int, (any NoticeWorker, NoticeOrder)?), NoticeClose> in
+            var entry = NoticeListeners.Device(connection: connection, worker: worker, credential: device.credential)
             entry.tally = tally
             entry.since = now
             // Mutates in place: a copy would take time proportional to the number of the user's devices.
@@ -246,13 +246,13 @@ package final class NoticeHub: Sendable {
             if older.connection == nil { state.connectionCount += 1 }
             let changes = state.listeners[device.address]?.subscriptionChanges ?? 0
             let order = older.connection.map {
-                (state.lanes[$0.lane], NoticeOrder.end($0.connection, of: device.address, .replaced))
+                (state.workers[$0.worker], NoticeOrder.end($0.connection, of: device.address, .replaced))
             }
             return .success((changes, order))
         }
-        let (mark, order) = try outcome.get()
-        if let (lane, order) = order { lane.post(order) }
-        return mark
+        let (revision, order) = try outcome.get()
+        if let (worker, order) = order { worker.post(order) }
+        return revision
     }
 
     /// Sets the subscriptions that were read after `join`, unless they have changed since, and sends the notices that
@@ -260,14 +260,15 @@ package final class NoticeHub: Sendable {
     ///
     /// Returns the current subscriptions.
     @discardableResult
-    func learned(_ read: NoticeSubscriptions, of address: NoticeAddress, mark: Int) -> NoticeSubscriptions {
+    func subscriptionsRead(_ read: NoticeSubscriptions, of address: NoticeAddress, revision: Int) -> NoticeSubscriptions
+    {
         var subscriptions = read
-        let orders = state.withLock { state -> [(any NoticeLane, NoticeOrder)] in
-            guard let known = state.listeners[address]?.learned(read, mark: mark) else { return [] }
+        let orders = state.withLock { state -> [(any NoticeWorker, NoticeOrder)] in
+            guard let known = state.listeners[address]?.subscriptionsRead(read, revision: revision) else { return [] }
             subscriptions = known.subscriptions
-            return known.early.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
+            return known.pendingChanges.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
         }
-        for (lane, order) in orders { lane.post(order) }
+        for (worker, order) in orders { worker.post(order) }
         return subscriptions
     }
 
@@ -276,7 +277,7 @@ package final class NoticeHub: Sendable {
     }
 
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
-        guard Self.forgetsConnections else { return }
+        guard Self.removesEndedConnections else { return }
         state.withLock { state in
             if let tally {
                 state.ended.add(tally.counts)
@@ -316,19 +317,19 @@ package final class NoticeHub: Sendable {
         subscriptions: NoticeSubscriptions,
         noticeID: () -> String
     ) -> Notice? {
-        guard let told = subscriptions.widest(covering: subject) else { return nil }
+        guard let reported = subscriptions.widest(covering: subject) else { return nil }
         var notice = Notice(
-            kind: told.kind,
+            kind: reported.kind,
             container: address.store.container.name,
             environment: address.store.environment,
             noticeID: noticeID(),
             user: address.user,
             scope: subject.scope,
-            subscriptionID: told.id,
+            subscriptionID: reported.id,
             zone: subject.zone,
             syncToken: syncToken
         )
-        notice.aps = told.aps
+        notice.aps = reported.aps
         return notice
     }
 }
@@ -339,10 +340,10 @@ extension NoticeHub.State {
         for change: ChangeMerge.Item,
         delivery: NoticeDelivery?,
         noticeID: () -> String
-    ) -> [(any NoticeLane, NoticeOrder)] {
+    ) -> [(any NoticeWorker, NoticeOrder)] {
         guard let listeners = listeners[change.address] else { return [] }
         guard let subscriptions = listeners.subscriptions else {
-            self.listeners[change.address]?.keep(change)
+            self.listeners[change.address]?.addPending(change)
             return []
         }
         guard
@@ -356,8 +357,8 @@ extension NoticeHub.State {
         else { return [] }
         var notice = OutgoingNotice(draft)
         notice.delivery = delivery
-        return listeners.lanes.map { [notice] in
-            (lanes[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))
+        return listeners.workers.map { [notice] in
+            (workers[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))
         }
     }
 }
@@ -367,7 +368,7 @@ struct NoticeListeners {
     struct Device {
         var connection: NoticeConnectionID
         /// The number of the event loop of the connection.
-        var lane: Int
+        var worker: Int
         var credential: Credential?
         /// The notice counts; `nil` for a device that uses long polls.
         var tally: NoticeTally?
@@ -377,18 +378,18 @@ struct NoticeListeners {
 
     private(set) var devices: [String: Device] = [:]
     /// The number of devices on each event loop, by its number; only positive counts.
-    private var laneCounts: [Int: Int] = [:]
+    private var workerCounts: [Int: Int] = [:]
     /// `nil` until the subscriptions have been read for the first device.
     var subscriptions: NoticeSubscriptions?
     /// How often the relay has reported new subscriptions.
     var subscriptionChanges = 0
     /// Changes that arrived before the subscriptions were known: one per zone, and few because reading takes little
     /// time.
-    var early: [ChangeMerge.Item] = []
+    var pendingChanges: [ChangeMerge.Item] = []
 
     var isEmpty: Bool { devices.isEmpty }
     var count: Int { devices.count }
-    var lanes: some Collection<Int> { laneCounts.keys }
+    var workers: some Collection<Int> { workerCounts.keys }
     var credentials: [Credential] { devices.values.compactMap(\.credential) }
 
     /// Adds a device.
@@ -397,9 +398,9 @@ struct NoticeListeners {
     mutating func join(_ deviceID: String, _ device: Device, limit: Int) -> (connection: Device?, Void)? {
         let older = devices[deviceID]
         guard older != nil || devices.count < limit else { return nil }
-        if let older { countDown(older.lane) }
+        if let older { releaseWorker(older.worker) }
         devices[deviceID] = device
-        laneCounts[device.lane, default: 0] += 1
+        workerCounts[device.worker, default: 0] += 1
         return (older, ())
     }
 
@@ -407,42 +408,42 @@ struct NoticeListeners {
     mutating func leave(_ deviceID: String, as connection: NoticeConnectionID) -> Bool {
         guard let device = devices[deviceID], device.connection == connection else { return false }
         devices[deviceID] = nil
-        countDown(device.lane)
+        releaseWorker(device.worker)
         return true
     }
 
-    /// Sets the subscriptions that were read when `subscriptionChanges` was `mark`; ignores them if it has changed.
+    /// Sets the subscriptions that were read when `subscriptionChanges` was `revision`; ignores them if it has changed.
     ///
     /// Returns the current subscriptions and the changes that arrived before they were known.
-    mutating func learned(
+    mutating func subscriptionsRead(
         _ read: NoticeSubscriptions,
-        mark: Int
-    ) -> (subscriptions: NoticeSubscriptions, early: [ChangeMerge.Item]) {
-        let holds = subscriptionChanges == mark ? read : subscriptions ?? read
-        subscriptions = holds
-        defer { early = [] }
-        return (holds, early)
+        revision: Int
+    ) -> (subscriptions: NoticeSubscriptions, pendingChanges: [ChangeMerge.Item]) {
+        let current = subscriptionChanges == revision ? read : subscriptions ?? read
+        subscriptions = current
+        defer { pendingChanges = [] }
+        return (current, pendingChanges)
     }
 
-    mutating func keep(_ change: ChangeMerge.Item) {
-        if let index = early.firstIndex(where: { $0.subject == change.subject }) {
-            early[index] = early[index].followed(by: change)
-        } else if early.count < 64 {
-            early.append(change)
+    mutating func addPending(_ change: ChangeMerge.Item) {
+        if let index = pendingChanges.firstIndex(where: { $0.subject == change.subject }) {
+            pendingChanges[index] = pendingChanges[index].followed(by: change)
+        } else if pendingChanges.count < 64 {
+            pendingChanges.append(change)
         } else {
             // Too many zones to list: a notice for the whole database replaces them.
             var whole = change
             whole.subject.zone = nil
             whole.syncToken = nil
             whole.deviceID = nil
-            early.removeAll { $0.subject.scope == change.subject.scope }
-            early.append(whole)
+            pendingChanges.removeAll { $0.subject.scope == change.subject.scope }
+            pendingChanges.append(whole)
         }
     }
 
-    private mutating func countDown(_ lane: Int) {
-        guard let count = laneCounts[lane] else { return }
-        laneCounts[lane] = count > 1 ? count - 1 : nil
+    private mutating func releaseWorker(_ worker: Int) {
+        guard let count = workerCounts[worker] else { return }
+        workerCounts[worker] = count > 1 ? count - 1 : nil
     }
 }
 

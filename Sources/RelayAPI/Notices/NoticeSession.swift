@@ -79,7 +79,7 @@ package struct NoticeSession: Sendable {
     }
 
     /// Whether the only effect of a notice is to send it.
-    var passesNoticesOn: Bool {
+    var sendsDirectly: Bool {
         // Hot path, ten thousand calls per commit; comparing states with `==` would be a function call.
         if case .live = state { isWritable && queue.isEmpty } else { false }
     }
@@ -91,14 +91,14 @@ package struct NoticeSession: Sendable {
     package mutating func handle(_ event: Event, at now: Duration) -> [Effect] {
         if case .closed = state { return [] }
         switch event {
-        case .received(let text): return takes(now) ?? received(text)
+        case .received(let text): return chargeFrame(now) ?? received(text)
         case .receivedBinary:
             if case .awaitingHello = state { return close(.badHello) }
-            return takes(now) ?? close(.binary)
-        case .receivedPing(let payload): return takes(now) ?? [.pong(payload: payload)]
+            return chargeFrame(now) ?? close(.binary)
+        case .receivedPing(let payload): return chargeFrame(now) ?? [.pong(payload: payload)]
         case .receivedPong:
             unansweredPings = 0
-            return takes(now) ?? []
+            return chargeFrame(now) ?? []
         case .admitted(let life): return admitted(tokenLife: life, at: now)
         case .refused(let reason): return close(reason)
         case .caughtUp(let ready, let missed): return caughtUp(ready, missed)
@@ -121,7 +121,7 @@ package struct NoticeSession: Sendable {
     private static let pong = NoticeFrame(.pong)
 
     /// Counts one frame; returns the effects if the rate is exceeded.
-    private mutating func takes(_ now: Duration) -> [Effect]? {
+    private mutating func chargeFrame(_ now: Duration) -> [Effect]? {
         frames.take(limits.frameRate, at: now) == nil ? nil : close(.tooManyFrames)
     }
 
@@ -160,7 +160,7 @@ package struct NoticeSession: Sendable {
     // MARK: Notices
 
     private mutating func deliver(_ notice: OutgoingNotice, at now: Duration) -> [Effect] {
-        guard passesNoticesOn else {
+        guard sendsDirectly else {
             queue.put(notice, limits: limits, at: now)
             return []
         }

@@ -30,7 +30,7 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         /// The precedence among subscriptions that cover the same change.
         fileprivate var weight: Int { (aps == nil ? 0 : 2) + (isOfDatabase ? 1 : 0) }
         /// The kind, subscription ID and `aps` member of its notices.
-        fileprivate var told: (kind: Notice.Kind, id: String, aps: [UInt8]?) {
+        fileprivate var reported: (kind: Notice.Kind, id: String, aps: [UInt8]?) {
             (isOfDatabase ? .database : .zone, id, aps)
         }
     }
@@ -60,7 +60,7 @@ package struct NoticeSubscriptions: Hashable, Sendable {
             if let found = widest, found.weight >= item.weight { continue }
             widest = item
         }
-        return widest?.told
+        return widest?.reported
     }
 
     /// Returns the query subscriptions of one database, ordered by ID.

@@ -9,27 +9,28 @@ import Wire
 /// long, the commit thread processes it too, which slows writes down to the speed of matching.
 package final class QueryNotices: Sendable {
     /// Deletes a one-time subscription that has fired.
-    package typealias Ending = @Sendable (ContainerEnvironment, UserID, DatabaseScope, Subscription) async -> Void
+    package typealias DeleteSubscription =
+        @Sendable (ContainerEnvironment, UserID, DatabaseScope, Subscription) async -> Void
 
     private enum Job {
         /// Includes the time at which the commit was enqueued, if delivery is measured.
         case commit(Commit, ContainerEnvironment, since: Duration?)
-        case mark(CheckedContinuation<Void, Never>)
+        case barrier(CheckedContinuation<Void, Never>)
     }
 
     private struct Waiting {
         var jobs: [Job] = []
-        var isBeingWorkedOn = false
+        var isProcessing = false
     }
 
     /// The number of queued commits above which the commit thread helps.
-    private static let longestQueue = 1_000
+    private static let maxQueuedCommits = 1_000
 
     private let waiting = Mutex(Waiting())
     /// Locked while one job is processed.
     private let indexes = Mutex<[ContainerEnvironment: SubscriptionIndex]>([:])
     private let hub = Mutex<WeakHub>(WeakHub())
-    private let ending = Mutex<Ending?>(nil)
+    private let deleteSubscription = Mutex<DeleteSubscription?>(nil)
     /// The executor of the matching; `nil` for the global executor.
     private let tasks: (any TaskExecutor)?
 
@@ -45,26 +46,28 @@ package final class QueryNotices: Sendable {
     func attach(_ hub: NoticeHub) { self.hub.withLock { $0.hub = hub } }
 
     /// Sets the function that deletes subscriptions in the store.
-    package func endSubscriptions(by ending: @escaping Ending) { self.ending.withLock { $0 = ending } }
+    package func deleteFiredSubscriptions(by deleteSubscription: @escaping DeleteSubscription) {
+        self.deleteSubscription.withLock { $0 = deleteSubscription }
+    }
 
     /// Enqueues a commit unless it obviously matches no subscription.
     ///
     /// Must be called in commit order.
     func post(_ commit: Commit, of home: ContainerEnvironment) {
-        guard !concernsNobody(commit, in: home) else { return }
+        guard !matchesNoSubscription(commit, in: home) else { return }
         add(.commit(commit, home, since: commit.records.isEmpty ? nil : uptime?()))
     }
 
     /// Returns whether no subscription can match any of the records, which is the case for most commits.
     ///
     /// Returns `false` while other commits are queued, since they may add subscriptions.
-    private func concernsNobody(_ commit: Commit, in home: ContainerEnvironment) -> Bool {
+    private func matchesNoSubscription(_ commit: Commit, in home: ContainerEnvironment) -> Bool {
         guard commit.subscriptions.isEmpty, waiting.withLock({ $0.jobs.isEmpty }) else { return false }
         // If the lock is taken, a job is being processed that is no longer in the queue.
         return indexes.withLockIfAvailable { indexes in
             guard let index = indexes[home] else { return true }
             return !commit.records.indices.contains {
-                index.mayConcernSomebody(commit.records[$0], schema: commit.schema)
+                index.mayMatchAny(commit.records[$0], schema: commit.schema)
             }
         } ?? false
     }
@@ -74,35 +77,35 @@ package final class QueryNotices: Sendable {
 
     /// Returns when all commits enqueued before have been matched.
     package func settle() async {
-        await withCheckedContinuation { add(.mark($0)) }
+        await withCheckedContinuation { add(.barrier($0)) }
     }
 
     private func add(_ job: Job) {
         let (begins, isLong) = waiting.withLock { waiting in
             waiting.jobs.append(job)
-            defer { waiting.isBeingWorkedOn = true }
-            return (!waiting.isBeingWorkedOn, waiting.jobs.count > Self.longestQueue)
+            defer { waiting.isProcessing = true }
+            return (!waiting.isProcessing, waiting.jobs.count > Self.maxQueuedCommits)
         }
-        if begins { Task(executorPreference: tasks) { self.workOff() } }
-        if isLong { workOff() }
+        if begins { Task(executorPreference: tasks) { self.processQueue() } }
+        if isLong { processQueue() }
     }
 
-    private func workOff() {
-        while workOffOne() {}
+    private func processQueue() {
+        while processNext() {}
     }
 
     /// Returns `false` if the queue is empty.
-    private func workOffOne() -> Bool {
+    private func processNext() -> Bool {
         // The job is dequeued while `indexes` is locked, so that two workers keep the order.
         indexes.withLock { indexes in
             let next = waiting.withLock { waiting in
-                waiting.isBeingWorkedOn = !waiting.jobs.isEmpty
+                waiting.isProcessing = !waiting.jobs.isEmpty
                 return waiting.jobs.isEmpty ? nil : waiting.jobs.removeFirst()
             }
             switch next {
             case .commit(let commit, let home, let start):
                 match(commit, home, since: start, &indexes[home, default: SubscriptionIndex()])
-            case .mark(let waiter): waiter.resume()
+            case .barrier(let waiter): waiter.resume()
             case nil: return false
             }
             return true
@@ -120,8 +123,8 @@ package final class QueryNotices: Sendable {
         for change in commit.records {
             // An unreadable record is skipped here; a client that fetches it gets the error.
             guard let matches = try? index.matches(change, schema: commit.schema), !matches.isEmpty else { continue }
-            for run in matches.byReader() {
-                let told = hub.publish(
+            for run in matches.groupedByUser() {
+                let reported = hub.publish(
                     .init(
                         address: NoticeAddress(store: home, user: run[0].user),
                         matches: run,
@@ -132,9 +135,9 @@ package final class QueryNotices: Sendable {
                         committed: start
                     )
                 )
-                for match in told where match.subscription.query?.firesOnce == true {
+                for match in reported where match.subscription.query?.firesOnce == true {
                     index.apply(match.end, schema: commit.schema)
-                    endInStore(match, home)
+                    deleteInStore(match, home)
                 }
             }
         }
@@ -143,12 +146,12 @@ package final class QueryNotices: Sendable {
     /// Ends a one-time subscription that has fired: immediately in this process, later in the store.
     func end(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment, schema: Schema) {
         post(Commit(subscriptions: [match.end], schema: schema), of: home)
-        endInStore(match, home)
+        deleteInStore(match, home)
     }
 
-    private func endInStore(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment) {
-        guard let ending = ending.withLock({ $0 }) else { return }
-        Task(executorPreference: tasks) { await ending(home, match.user, match.scope, match.subscription) }
+    private func deleteInStore(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment) {
+        guard let deleteSubscription = deleteSubscription.withLock({ $0 }) else { return }
+        Task(executorPreference: tasks) { await deleteSubscription(home, match.user, match.scope, match.subscription) }
     }
 }
 
@@ -161,7 +164,7 @@ extension SubscriptionIndex.Match {
 
 extension [SubscriptionIndex.Match] {
     /// Groups the matches by user and database; they are already in that order.
-    fileprivate func byReader() -> [[SubscriptionIndex.Match]] {
+    fileprivate func groupedByUser() -> [[SubscriptionIndex.Match]] {
         reduce(into: []) { runs, match in
             if let last = runs.last?.last, last.user == match.user, last.scope == match.scope {
                 runs[runs.count - 1].append(match)
@@ -175,7 +178,7 @@ extension [SubscriptionIndex.Match] {
 /// Notices of query subscriptions.
 extension NoticeHub {
     /// The subscription matches of one changed record for one user.
-    struct RecordNews {
+    struct RecordMatches {
         var address: NoticeAddress
         var matches: [SubscriptionIndex.Match]
         var zone: ZoneID
@@ -191,7 +194,7 @@ extension NoticeHub {
     /// Sends one notice for each subscription with an alert. If there is none, sends one silent notice, or nothing if a
     /// wider subscription covers the zone. Returns the subscriptions whose notices reached a device. See
     /// Notices.md, "Which notice".
-    func publish(_ news: RecordNews) -> [SubscriptionIndex.Match] {
+    func publish(_ news: RecordMatches) -> [SubscriptionIndex.Match] {
         guard let scope = news.matches.first?.scope, hasDevices(at: news.address, besides: news.device) else {
             return []
         }
@@ -200,16 +203,16 @@ extension NoticeHub {
         let isCovered =
             !news.zone.isDefault && known?.widest(covering: NoticeSubject(scope: scope, zone: news.zone)) != nil
         let drafts = news.matches.map { ($0, QueryNotice($0, zone: news.zone, schema: news.schema)) }
-        var told = drafts.filter { $0.1.isVisible }
-        if told.isEmpty, !isCovered { told = Array(drafts.prefix(1)) }
+        var reported = drafts.filter { $0.1.isVisible }
+        if reported.isEmpty, !isCovered { reported = Array(drafts.prefix(1)) }
         let delivery = timing.flatMap { timing in news.committed.map { NoticeDelivery(timing, ofQuerySince: $0) } }
-        for (_, draft) in told {
+        for (_, draft) in reported {
             var notice = OutgoingNotice(draft.notice(for: news.address, noticeID: newNoticeID()))
             notice.delivery = delivery
             deliver(notice, to: news.address, exceptDevice: news.device)
         }
         // One silent notice stands for all matches.
-        return told.isEmpty ? [] : told.contains { $0.1.isVisible } ? told.map(\.0) : news.matches
+        return reported.isEmpty ? [] : reported.contains { $0.1.isVisible } ? reported.map(\.0) : news.matches
     }
 }
 
@@ -284,9 +287,9 @@ struct MissedMatches {
     /// If a zone has more missed notices than this, one general notice replaces them.
     static let recordLimit = 20
     /// The maximum number of changed records examined per zone.
-    private static let lookLimit = 200
+    private static let recordScanLimit = 200
     /// The maximum number of bytes of their fields: all are in memory until the oldest is known.
-    private static let lookBytes = 4 << 20
+    private static let scanByteLimit = 4 << 20
 
     func notices(
         _ news: NoticeCatchUp.News,
@@ -298,7 +301,7 @@ struct MissedMatches {
         switch news {
         case .manyZones:
             let subject = NoticeSubject(scope: scope, zone: nil)
-            return subscriptions.widest(covering: subject) == nil ? [general(first.id, zone: nil)] : []
+            return subscriptions.widest(covering: subject) == nil ? [summaryNotice(first.id, zone: nil)] : []
         case .zones(let zones):
             let schema = try reader.schema
             var index = SubscriptionIndex()
@@ -337,12 +340,14 @@ struct MissedMatches {
         var (count, bytes) = (0, 0)
         let range = start + 1...zone.lastChange
         let given = zone.view?.since ?? 0
-        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, position in
+        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.recordScanLimit) {
+            record,
+            position in
             count += 1
             // The user has never seen records that were deleted before the zone was shared with them.
             if record.isDeleted, position <= given { return }
             bytes += record.fields.count
-            if bytes <= Self.lookBytes { records.append(zone.aliases.viewed(record)) }
+            if bytes <= Self.scanByteLimit { records.append(zone.aliases.viewed(record)) }
         }
         // The latest record unchanged since `start` was written before it, so a record created later may be new to the
         // device.
@@ -372,12 +377,12 @@ struct MissedMatches {
             }
         }
         for match in spent { hub.queries.end(match, address.store, schema: schema) }
-        let hasMore = count == Self.lookLimit || bytes > Self.lookBytes
+        let hasMore = count == Self.recordScanLimit || bytes > Self.scanByteLimit
         guard notices.count > Self.recordLimit || hasMore else { return notices }
-        return [general(first, zone: zone.id)]
+        return [summaryNotice(first, zone: zone.id)]
     }
 
-    private func general(_ subscriptionID: String, zone: ZoneID?) -> Notice {
+    private func summaryNotice(_ subscriptionID: String, zone: ZoneID?) -> Notice {
         var notice = Notice(
             kind: .query,
             container: address.store.container.name,

@@ -16,9 +16,9 @@ package final class RelayAdmission: NoticeAdmission {
     private struct Revocations {
         var lastGeneration: UInt64?
         /// How many checks of all open sockets for revoked credentials remain.
-        var looks = 0
+        var remainingChecks = 0
         /// More than one, because a device admitted just before the first check may join the hub only after it.
-        static let looksEach = 3
+        static let checksPerRevocation = 3
     }
 
     package init(relay: Relay, hub: NoticeHub, time: TimeSource) {
@@ -29,14 +29,14 @@ package final class RelayAdmission: NoticeAdmission {
 
     package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
         // A container that does not exist is refused after the hello, like one that the caller may not use.
-        guard let home = request.head.reading.home else { return false }
+        guard let home = request.head.parsedHead.home else { return false }
         return relay.authenticator.allowsSocket(origin: origin, of: request, in: home)
     }
 
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
-            try await relay.welcomes.welcome(user, home, in: relay.stores.store(of: home))
+            try await relay.provisioning.provision(user, home, in: relay.stores.store(of: home))
         } catch {
             throw .tryLater
         }
@@ -46,7 +46,7 @@ package final class RelayAdmission: NoticeAdmission {
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? {
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
-            guard try relay.welcomes.isDone(user, home, in: relay.stores.store(of: home)) else { return nil }
+            guard try relay.provisioning.isDone(user, home, in: relay.stores.store(of: home)) else { return nil }
         } catch {
             throw .tryLater
         }
@@ -57,7 +57,7 @@ package final class RelayAdmission: NoticeAdmission {
         _ request: APIRequest,
         hello: NoticeHello
     ) throws(NoticeClose) -> (UserID, ContainerEnvironment, Authentication) {
-        guard let home = request.head.reading.home else { throw .containerRefused }
+        guard let home = request.head.parsedHead.home else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)
         // A server-to-server key listens as the user it acts for, for query subscriptions in the public database.
         guard let user = authentication.caller.user else { throw .notAuthenticated }
@@ -186,18 +186,18 @@ package final class RelayAdmission: NoticeAdmission {
     /// Call about once a second; costs one comparison if nothing was revoked. See Reliability.md, "Invariants", j.
     package func closeRevoked() {
         guard let generation = try? relay.authenticator.generation() else { return }
-        let mustLook = revocations.withLock { known in
+        let mustCheck = revocations.withLock { known in
             // The first call checks too: sockets may have been opened and revoked before it.
-            if known.lastGeneration != generation { known.looks = Revocations.looksEach }
+            if known.lastGeneration != generation { known.remainingChecks = Revocations.checksPerRevocation }
             known.lastGeneration = generation
-            defer { known.looks = max(0, known.looks - 1) }
-            return known.looks > 0
+            defer { known.remainingChecks = max(0, known.remainingChecks - 1) }
+            return known.remainingChecks > 0
         }
-        guard mustLook else { return }
+        guard mustCheck else { return }
         let live = hub.liveCredentials
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // If the directory cannot be read, the socket stays open until the next check.
-        let ended = live.filter { (try? relay.authenticator.isStillGood($0)) == false }
+        let ended = live.filter { (try? relay.authenticator.isStillValid($0)) == false }
         if !ended.isEmpty, Self.endsSockets { hub.revoke(ended) }
     }
 }
@@ -249,34 +249,35 @@ extension NoticeHub {
     ///
     /// `traces` are the traces of its writes, if any.
     package func publish(_ commit: Commit, of home: ContainerEnvironment, traces: [RequestTrace] = []) {
-        let heard = changes(in: commit.zones, withListenersIn: home)
-        if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }, traces: traces) }
+        let receivableChanges = changes(in: commit.zones, withListenersIn: home)
+        if !receivableChanges.isEmpty { publish(receivableChanges.flatMap { $0.noticed(in: home) }, traces: traces) }
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
-        var heardCommit = commit
-        heardCommit.records = audible(commit.records, in: home)
-        guard !heardCommit.records.isEmpty || !heardCommit.subscriptions.isEmpty else { return }
-        queries.post(heardCommit, of: home)
+        var receivableCommit = commit
+        receivableCommit.records = receivable(commit.records, in: home)
+        guard !receivableCommit.records.isEmpty || !receivableCommit.subscriptions.isEmpty else { return }
+        queries.post(receivableCommit, of: home)
     }
 
     /// Returns the records that a connected device could be notified of.
     ///
     /// One-time subscriptions fire only for a connected device.
-    private func audible(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
+    private func receivable(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
         // Most commits affect one zone, and all records of a zone that is shared as a whole have the same array of
         // viewers; comparing arrays with the same storage is fast.
-        var lastZone: (id: ZoneID, isHeard: Bool)?
-        var lastViewers: (list: [CommittedRecord.Viewer], isHeard: Bool) = ([], false)
-        func isHeard(_ index: Int) -> Bool {
+        var lastZone: (id: ZoneID, isReceivable: Bool)?
+        var lastViewers: (list: [CommittedRecord.Viewer], isReceivable: Bool) = ([], false)
+        func isReceivable(_ index: Int) -> Bool {
             if lastZone?.id != records[index].zone {
-                lastZone = (records[index].zone, mayBeHeard(records[index].zone, in: home))
+                lastZone = (records[index].zone, mayBeReceived(records[index].zone, in: home))
             }
-            guard lastZone?.isHeard == false else { return true }
+            guard lastZone?.isReceivable == false else { return true }
             if records[index].viewers != lastViewers.list {
-                lastViewers = (records[index].viewers, mayBeHeard(by: records[index].viewers, in: home))
+                lastViewers = (records[index].viewers, mayBeReceived(by: records[index].viewers, in: home))
             }
-            return lastViewers.isHeard
+            return lastViewers.isReceivable
         }
         // Uses indices, and returns the array unchanged if possible: copying a record increments many reference counts.
-        return records.indices.allSatisfy(isHeard) ? records : records.indices.filter(isHeard).map { records[$0] }
+        return records.indices.allSatisfy(isReceivable)
+            ? records : records.indices.filter(isReceivable).map { records[$0] }
     }
 }

@@ -28,7 +28,7 @@ package final class Authentication: Sendable {
     let seal: WebTokenSeal?
     let signIn: SignInAddress
     /// The replay protection of a signed write; `nil` for reads and for unsigned requests.
-    let signature: SignatureMark?
+    let signature: UsedSignature?
     /// The grant it was created from, if that is cached.
     private let grant: Grant?
 
@@ -42,7 +42,7 @@ package final class Authentication: Sendable {
         account: Account.ID? = nil,
         seal: WebTokenSeal? = nil,
         signIn: SignInAddress,
-        signature: SignatureMark? = nil
+        signature: UsedSignature? = nil
     ) {
         self.caller = caller
         self.freshWebToken = freshWebToken
@@ -57,7 +57,7 @@ package final class Authentication: Sendable {
     }
 
     /// Returns whether this is also the result for this use of the grant, given the same head.
-    func isOf(_ granted: Granted) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
+    func isOf(_ granted: GrantUse) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
 
     /// Whether the session was created by an operator's command; such a session ends with the command.
     var isVisit: Bool { grant?.session?.kind == .visit }

@@ -14,12 +14,12 @@ extension Authenticator {
         _ request: APIRequest,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication? {
-        let shown = request.head.reading.shown
+        let presented = request.head.parsedHead.presented
         return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
-            if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
-            guard shown.bearer != nil || shown.webToken != nil else { return nil }
-            guard !shown.isAmbiguous else { throw .failed }
-            return try authenticateSocket(shown, in: home)
+            if presented.signature.isPresent { return try authenticateSigned(request, presented, in: home) }
+            guard presented.bearer != nil || presented.webToken != nil else { return nil }
+            guard !presented.isAmbiguous else { throw .failed }
+            return try authenticateSocket(presented, in: home)
         }
     }
 
@@ -33,13 +33,13 @@ extension Authenticator {
         upgrade request: APIRequest,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication {
-        var shown = request.head.reading.shown
-        guard !shown.isAmbiguous else { throw .failed }
-        if let apiToken { shown.apiToken = PercentCoding.encode(apiToken) }
-        shown.bearer = webToken
-        if let deviceID { shown.deviceID = deviceID }
+        var presented = request.head.parsedHead.presented
+        guard !presented.isAmbiguous else { throw .failed }
+        if let apiToken { presented.apiToken = PercentCoding.encode(apiToken) }
+        presented.bearer = webToken
+        if let deviceID { presented.deviceID = deviceID }
         return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
-            try authenticateSocket(shown, in: home)
+            try authenticateSocket(presented, in: home)
         }
     }
 
@@ -51,39 +51,39 @@ extension Authenticator {
     /// Returns whether `credential` is still valid.
     ///
     /// Reads the directory; does not consider the expiry of tokens.
-    package func isStillGood(_ credential: Credential) throws(CredentialRefusal) -> Bool {
+    package func isStillValid(_ credential: Credential) throws(CredentialRefusal) -> Bool {
         try wrapping { () throws(DirectoryError) in
             switch credential {
-            case .apiToken(let hash): return try stands(apiToken: hash)
+            case .apiToken(let hash): return try isValid(apiToken: hash)
             case .serverKey(let id):
                 guard let key = try directory.serverKey(id) else { return false }
                 return key.revoked == nil
-            case .dev(let account): return try stands(account)
+            case .dev(let account): return try isValid(account)
             case .session(let id, let hash):
-                guard try stands(id) else { return false }
-                return try stands(apiToken: hash)
+                guard try isValid(id) else { return false }
+                return try isValid(apiToken: hash)
             }
         }
     }
 
     /// Returns whether a session is still valid, independent of its API token.
-    func isStillGood(_ id: Session.ID) throws(CredentialRefusal) -> Bool {
-        try wrapping { () throws(DirectoryError) in try stands(id) }
+    func isStillValid(_ id: Session.ID) throws(CredentialRefusal) -> Bool {
+        try wrapping { () throws(DirectoryError) in try isValid(id) }
     }
 
-    private func stands(_ id: Session.ID) throws(DirectoryError) -> Bool {
+    private func isValid(_ id: Session.ID) throws(DirectoryError) -> Bool {
         guard let session = try directory.session(id), session.revoked == nil else { return false }
-        return session.holds(for: try directory.account(session.account))
+        return session.isValid(for: try directory.account(session.account))
     }
 
     /// An empty hash is valid only on a `--dev` relay, which admits requests without an API token.
-    private func stands(apiToken hash: [UInt8]) throws(DirectoryError) -> Bool {
+    private func isValid(apiToken hash: [UInt8]) throws(DirectoryError) -> Bool {
         guard !hash.isEmpty else { return settings.acceptsDevTokens }
         guard let token = try directory.apiToken(hash: hash) else { return false }
         return token.revoked == nil
     }
 
-    private func stands(_ account: Account.ID?) throws(DirectoryError) -> Bool {
+    private func isValid(_ account: Account.ID?) throws(DirectoryError) -> Bool {
         guard let account else { return true }
         guard let found = try directory.account(account) else { return false }
         return !found.isDisabled
@@ -93,11 +93,11 @@ extension Authenticator {
     ///
     /// Reads a few rows of the directory.
     package func renew(_ authentication: Authentication) throws(CredentialRefusal) -> RenewedToken? {
-        guard let seal = authentication.seal, try isStillGood(authentication.credential) else { return nil }
+        guard let seal = authentication.seal, try isStillValid(authentication.credential) else { return nil }
         guard let session = try wrapping({ () throws(DirectoryError) in try directory.session(seal.session) }) else {
             return nil
         }
-        memory.withLock { $0.noteUse(session.id) }
+        cache.withLock { $0.noteUse(session.id) }
         return RenewedToken(
             webAuthToken: seal.token(issued: time.now(), nonce: random.bytes(8)),
             life: settings.lifetime(session.kind)
@@ -106,15 +106,15 @@ extension Authenticator {
 
     /// Not cached and not charged to the user's rate, since sockets are opened seldom and stay open for long.
     private func authenticateSocket(
-        _ shown: PresentedCredentials,
+        _ presented: PresentedCredentials,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication {
-        var shown = shown
-        if let bearer = shown.bearer { shown.webToken = PercentCoding.encode(bearer) }
+        var presented = presented
+        if let bearer = presented.bearer { presented.webToken = PercentCoding.encode(bearer) }
         let uptime = time.uptime()
-        let grant = try verify(shown, in: home, at: uptime)
+        let grant = try verify(presented, in: home, at: uptime)
         if let end = grant.expires, time.now() >= end { throw .expired }
-        if memory.withLock({ $0.isSpent(grant, at: uptime, settings) }) { throw .ended }
-        return try authentication(Granted(grant: grant), shown, in: home)
+        if cache.withLock({ $0.isSpent(grant, at: uptime, settings) }) { throw .ended }
+        return try authentication(GrantUse(grant: grant), presented, in: home)
     }
 }

@@ -16,26 +16,26 @@ extension Authenticator {
         kind: Session.Kind
     ) throws(CredentialRefusal) -> (webToken: String, user: UserID) {
         try chargeSignIn(email: email, from: address)
-        let account = try checked(email: email, password: password, from: address)
+        let account = try verifiedAccount(email: email, password: password, from: address)
         return try start(account, in: home, kind: kind, discoverable: false)
     }
 
     /// Counts an attempt before the password is checked, so that concurrent attempts cannot exceed the limit.
     func chargeSignIn(email: String, from address: String) throws(CredentialRefusal) {
         let uptime = time.uptime()
-        try remember(at: uptime) { (memory) throws(CredentialRefusal) in
-            try memory.chargeSignIn(from: address, for: SignInTarget(email), at: uptime)
+        try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+            try cache.chargeSignIn(from: address, for: SignInTarget(email), at: uptime)
         }
     }
 
     /// Returns the account if the password is correct; the attempt is then no longer counted.
-    func checked(email: String, password: String, from address: String) throws(CredentialRefusal) -> Account {
+    func verifiedAccount(email: String, password: String, from address: String) throws(CredentialRefusal) -> Account {
         let found = try wrapping { () throws(DirectoryError) in
             try directory.account(email: email, password: password)
         }
         guard let found else { throw .failed }
         let uptime = time.uptime()
-        memory.withLock { $0.refundSignIn(from: address, for: SignInTarget(email), at: uptime) }
+        cache.withLock { $0.refundSignIn(from: address, for: SignInTarget(email), at: uptime) }
         return found
     }
 
@@ -63,7 +63,7 @@ extension Authenticator {
     }
 
     /// Creates the user of a `dev-NAME` token in the container.
-    func meetDevUser(
+    func ensureDevUser(
         _ name: String,
         in home: ContainerEnvironment,
         discoverable: Bool
@@ -82,39 +82,39 @@ extension Authenticator {
     }
 
     /// Returns a value that changes with each change of the password.
-    func passwordMark(of account: Account.ID) throws(CredentialRefusal) -> [UInt8] {
-        try wrapping { () throws(DirectoryError) in try directory.passwordMark(of: account) }
+    func passwordFingerprint(of account: Account.ID) throws(CredentialRefusal) -> [UInt8] {
+        try wrapping { () throws(DirectoryError) in try directory.passwordFingerprint(of: account) }
     }
 
     /// Sets the password and ends all sessions of the account.
     func setPassword(_ password: String, of account: Account.ID) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.setPassword(password, of: account) }
-        try forget()
+        try invalidate()
     }
 
     /// Ends all sessions of the account, or those of one container; their tokens are refused from then on.
     package func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.revokeSessions(of: account, in: home) }
-        try forget()
+        try invalidate()
     }
 
     /// Ends the session of a request; all its tokens are refused from then on.
     package func signOut(_ authentication: Authentication) throws(CredentialRefusal) {
         guard case .session(let id, _) = authentication.credential else { return }
         try wrapping { () throws(DirectoryError) in try directory.revokeSession(id) }
-        try forget()
+        try invalidate()
     }
 
     /// Records which sessions were used since the last call, and deletes those whose tokens have all expired.
     ///
     /// Call every few minutes; blocks for a disk flush. After a jump of the wall clock, nothing is deleted for a day.
-    package func keepHouse() throws(CredentialRefusal) {
-        let used = memory.withLock { $0.takeUsed() }
+    package func maintainSessions() throws(CredentialRefusal) {
+        let used = cache.withLock { $0.takeUsed() }
         let now = time.now()
-        let isSteady = calendar.isSteady()
+        let isReliable = calendar.isReliable()
         try wrapping { () throws(DirectoryError) in
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
-            guard isSteady else { return }
+            guard isReliable else { return }
             for kind in Session.Kind.allCases {
                 // One more day, because the latest use may have been lost in a crash.
                 try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)
@@ -123,9 +123,9 @@ extension Authenticator {
     }
 
     /// Clears the cache now instead of within `pollInterval`.
-    private func forget() throws(CredentialRefusal) {
+    private func invalidate() throws(CredentialRefusal) {
         let generation = try generation()
-        memory.withLock { $0.forget(generation) }
+        cache.withLock { $0.invalidate(generation) }
     }
 }
 
@@ -151,7 +151,7 @@ extension Authenticator {
         in home: ContainerEnvironment,
         kind: Session.Kind
     ) async throws(CredentialRefusal) -> (webToken: String, user: UserID, expires: Timestamp) {
-        let person: ForeignPerson
+        let person: ExternalIdentity
         do throws(TokenFault) {
             guard let identityTokens else { throw .unknownIssuer }
             person = try await identityTokens.person(of: identityToken, in: home.container)
@@ -159,7 +159,7 @@ extension Authenticator {
             try chargeFailure(from: address)
             throw .failed
         }
-        return try await writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+        return try await accountQueue.enqueue { [self] () throws(CredentialRefusal) in
             let account = try wrapping { () throws(DirectoryError) in try directory.account(for: person) }
             guard !account.isDisabled else { throw .failed }
             let started = try start(account, in: home, kind: kind, discoverable: false)

@@ -22,13 +22,13 @@ package final class Authenticator: Sendable {
     let relayKey: [UInt8]
     let invitations: InvitationSeal
     let markers: MarkerSeal
-    let memory: Mutex<Memory>
+    let cache: Mutex<CredentialCache>
     let identityTokens: (any IdentityTokenVerifier)?
     /// The queue for password checks.
-    let passwordDesk = SignInDesk()
+    let passwordQueue = SignInQueue()
     /// The queue for other changes of accounts: fast, but each waits for the disk.
-    let writingDesk = SignInDesk()
-    let calendar: CalendarWatch
+    let accountQueue = SignInQueue()
+    let calendar: ClockJumpDetector
 
     package init(
         directory: any Directory,
@@ -45,8 +45,8 @@ package final class Authenticator: Sendable {
         relayKey = try directory.relayKey()
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)
-        memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
-        calendar = CalendarWatch(time)
+        cache = Mutex(CredentialCache(settings: settings, generation: try directory.generation()))
+        calendar = ClockJumpDetector(time)
     }
 
     /// Authenticates the caller of `request` for the container `home`.
@@ -59,17 +59,17 @@ package final class Authenticator: Sendable {
         _ request: APIRequest,
         in home: ContainerEnvironment
     ) throws(RelayError) -> Authentication {
-        let reading = request.head.reading
+        let parsedHead = request.head.parsedHead
         do throws(CredentialRefusal) {
             return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
-                if reading.isSigned { return try authenticateSigned(request, reading.shown, in: home) }
-                guard !reading.shown.isAmbiguous else { throw .failed }
-                return try authenticate(reading, in: home, from: request.remoteAddress)
+                if parsedHead.isSigned { return try authenticateSigned(request, parsedHead.presented, in: home) }
+                guard !parsedHead.presented.isAmbiguous else { throw .failed }
+                return try authenticate(parsedHead, in: home, from: request.remoteAddress)
             }
         } catch {
             guard error == .ended else { throw error.relayError(redirectURL: nil) }
-            var address = signIn(reading.shown, in: home)
-            address.apiTokenID = (try? apiToken(reading.shown, in: home, at: time.uptime()))?.id
+            var address = signIn(parsedHead.presented, in: home)
+            address.apiTokenID = (try? apiToken(parsedHead.presented, in: home, at: time.uptime()))?.id
             throw error.relayError(redirectURL: address.url)
         }
     }
@@ -79,10 +79,10 @@ package final class Authenticator: Sendable {
     /// If the API token will come with the hello, any token of the container must allow the origin; the token of the
     /// hello is checked later. See Notices.md, "Connecting".
     package func allowsSocket(origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
-        if request.head.reading.shown.apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
+        if request.head.parsedHead.presented.apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
         let tokens = (try? directory.apiTokens()) ?? []
         let origins = tokens.filter { $0.home == home && $0.revoked == nil }.flatMap(\.allowedOrigins)
-        let host = request.head.reading.shown.host
+        let host = request.head.parsedHead.presented.host
         return OriginRule(origins: origins, settings: settings, host: host).allows(origin)
     }
 
@@ -90,42 +90,42 @@ package final class Authenticator: Sendable {
     ///
     /// Used for preflight requests, whose only credential is the API token in the query.
     package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
-        let shown = request.head.reading.shown
-        let token = try? apiToken(shown, in: home, at: time.uptime())
-        return OriginRule(origins: token?.allowedOrigins ?? [], settings: settings, host: shown.host).allows(origin)
+        let presented = request.head.parsedHead.presented
+        let token = try? apiToken(presented, in: home, at: time.uptime())
+        return OriginRule(origins: token?.allowedOrigins ?? [], settings: settings, host: presented.host).allows(origin)
     }
 
     // MARK: Tokens
 
     private func authenticate(
-        _ reading: HeadReading,
+        _ parsedHead: ParsedRequestHead,
         in home: ContainerEnvironment,
         from address: String
     ) throws(CredentialRefusal) -> Authentication {
-        let ownKey = reading.grantKey.flatMap { $0.home == home ? $0 : nil }
-        let key = ownKey ?? GrantKey(home: home, reading.shown)
+        let ownKey = parsedHead.grantKey.flatMap { $0.home == home ? $0 : nil }
+        let key = ownKey ?? GrantKey(home: home, parsedHead.presented)
         let uptime = time.uptime()
         let now = time.now()
-        let known = try remember(at: uptime) { (memory) throws(CredentialRefusal) in
-            try memory.use(key, from: address, at: uptime, now, self)
+        let known = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+            try cache.use(key, from: address, at: uptime, now, self)
         }
-        let answer: Granted
+        let answer: GrantUse
         if let known {
             answer = known
         } else {
-            let before = memory.withLock { $0.generation }
-            let grant = try verify(reading.shown, in: home, at: uptime)
+            let before = cache.withLock { $0.generation }
+            let grant = try verify(parsedHead.presented, in: home, at: uptime)
             answer =
-                try remember(at: uptime) { (memory) throws(CredentialRefusal) in
-                    guard memory.generation == before else { return nil }
-                    memory.store(grant, for: key)
-                    return try memory.use(key, from: address, at: uptime, now, self)
-                } ?? Granted(grant: grant)
+                try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+                    guard cache.generation == before else { return nil }
+                    cache.store(grant, for: key)
+                    return try cache.use(key, from: address, at: uptime, now, self)
+                } ?? GrantUse(grant: grant)
         }
         // The same head with the same grant and the same new token has the same result, which is the usual case.
-        if ownKey != nil, let latest = reading.authentication, latest.isOf(answer) { return latest }
-        let authentication = try authentication(answer, reading.shown, in: home)
-        if ownKey != nil { reading.authentication = authentication }
+        if ownKey != nil, let latest = parsedHead.authentication, latest.isOf(answer) { return latest }
+        let authentication = try authentication(answer, parsedHead.presented, in: home)
+        if ownKey != nil { parsedHead.authentication = authentication }
         return authentication
     }
 
@@ -133,15 +133,15 @@ package final class Authenticator: Sendable {
     ///
     /// Invalid, unknown and foreign tokens take the same path.
     func verify(
-        _ shown: PresentedCredentials,
+        _ presented: PresentedCredentials,
         in home: ContainerEnvironment,
         at uptime: Duration
     ) throws(CredentialRefusal) -> Grant {
-        let token = try apiToken(shown, in: home, at: uptime)
+        let token = try apiToken(presented, in: home, at: uptime)
         if settings.acceptsDevTokens {
             try wrapping { () throws(DirectoryError) in try directory.ensureContainer(home.container) }
         }
-        guard let text = shown.webToken else {
+        guard let text = presented.webToken else {
             let credential = token.map { Credential.apiToken(hash: $0.hash) } ?? .dev(nil)
             return Grant(identity: .anonymous, deviceID: "none", token: token, credential: credential)
         }
@@ -158,7 +158,7 @@ package final class Authenticator: Sendable {
             credential: .session(webToken.session, apiTokenHash: token?.hash ?? []),
             account: session.account,
             expires: webToken.issued + settings.lifetime(session.kind),
-            mark: webToken.tag,
+            tag: webToken.tag,
             session: session
         )
     }
@@ -167,34 +167,34 @@ package final class Authenticator: Sendable {
     ///
     /// `nil` only on a `--dev` relay, which requires none.
     private func apiToken(
-        _ shown: PresentedCredentials,
+        _ presented: PresentedCredentials,
         in home: ContainerEnvironment,
         at uptime: Duration
-    ) throws(CredentialRefusal) -> KnownAPIToken? {
-        guard let raw = shown.apiToken, let text = PercentCoding.decode(raw) else {
+    ) throws(CredentialRefusal) -> CachedAPIToken? {
+        guard let raw = presented.apiToken, let text = PercentCoding.decode(raw) else {
             guard settings.acceptsDevTokens else { throw .failed }
             return nil
         }
-        if let token = try remember(at: uptime, { (memory) throws(CredentialRefusal) in memory.apiTokens[text] }),
+        if let token = try withCache(at: uptime, { (cache) throws(CredentialRefusal) in cache.apiTokens[text] }),
             token.home == home
         {
             return token
         }
         let hash = Array(SHA256.hash(data: Array(text.utf8)))
-        let before = memory.withLock { $0.generation }
+        let before = cache.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.apiToken(hash: hash) }
         guard let found, found.home == home, found.revoked == nil else {
             guard settings.acceptsDevTokens else { throw .failed }
             return nil
         }
-        let token = KnownAPIToken(found, hash: hash)
-        keep(since: before) { $0.apiTokens[text] = token }
+        let token = CachedAPIToken(found, hash: hash)
+        cacheResult(since: before) { $0.apiTokens[text] = token }
         return token
     }
 
     private func devGrant(
         named name: String,
-        _ token: KnownAPIToken?,
+        _ token: CachedAPIToken?,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Grant {
         let (account, user) = try wrapping { () throws(DirectoryError) in
@@ -215,18 +215,18 @@ package final class Authenticator: Sendable {
     private func session(
         of token: WebToken,
         in home: ContainerEnvironment
-    ) throws(CredentialRefusal) -> KnownSession {
-        if let known = memory.withLock({ $0.sessions[token.session] }), known.home == home {
+    ) throws(CredentialRefusal) -> CachedSession {
+        if let known = cache.withLock({ $0.sessions[token.session] }), known.home == home {
             // A device usually sends the same token again; the latest valid one is not verified again.
-            if let good = known.lastGood, ConstantTime.areEqual(good, token.sealed + token.tag) { return known }
+            if let good = known.lastVerified, ConstantTime.areEqual(good, token.sealed + token.tag) { return known }
             guard known.seal.made(token) else { throw .failed }
-            memory.withLock { $0.sessions[token.session]?.lastGood = token.sealed + token.tag }
+            cache.withLock { $0.sessions[token.session]?.lastVerified = token.sealed + token.tag }
             return known
         }
         let seal = WebTokenSeal(relayKey: relayKey, session: token.session, secret: token.secret)
         // A forged token is refused before the directory is read.
         guard seal.made(token) else { throw .failed }
-        let before = memory.withLock { $0.generation }
+        let before = cache.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.session(token.session) }
         // Only this relay can have sealed the token, so the session existed and has been deleted since.
         guard let session = found else { throw .ended }
@@ -235,43 +235,43 @@ package final class Authenticator: Sendable {
         else { throw .failed }
         let known = try wrapping { () throws(DirectoryError) in
             let account = try directory.account(session.account)
-            let isOver = session.revoked != nil || !session.holds(for: account)
+            let isOver = session.revoked != nil || !session.isValid(for: account)
             let user = try directory.user(of: session.account, in: home)
-            return KnownSession(session, user: user, seal: seal, isOver: isOver)
+            return CachedSession(session, user: user, seal: seal, isOver: isOver)
         }
         guard !known.isOver else { throw .ended }
-        keep(since: before) { $0.sessions[token.session] = known }
+        cacheResult(since: before) { $0.sessions[token.session] = known }
         return known
     }
 
     // MARK: Pieces
 
     /// Runs `body` on the cache, which is cleared first if something was revoked.
-    func remember<Value: Sendable>(
+    func withCache<Value: Sendable>(
         at uptime: Duration,
-        _ body: (inout Memory) throws(CredentialRefusal) -> Value
+        _ body: (inout CredentialCache) throws(CredentialRefusal) -> Value
     ) throws(CredentialRefusal) -> Value {
-        try memory.withLock { (memory) throws(CredentialRefusal) in
-            if uptime - memory.polled >= Self.pollInterval || uptime < memory.polled {
+        try cache.withLock { (cache) throws(CredentialRefusal) in
+            if uptime - cache.polled >= Self.pollInterval || uptime < cache.polled {
                 let generation = try wrapping { () throws(DirectoryError) in try directory.generation() }
-                memory.polled = uptime
-                if generation != memory.generation { memory.forget(generation) }
+                cache.polled = uptime
+                if generation != cache.generation { cache.invalidate(generation) }
             }
-            return try body(&memory)
+            return try body(&cache)
         }
     }
 
     /// Caches the result of a lookup unless something was revoked since; it may be that, and is used for this request
     /// only.
-    func keep(since generation: UInt64, _ body: (inout Memory) -> Void) {
-        memory.withLock { if $0.generation == generation { body(&$0) } }
+    func cacheResult(since generation: UInt64, _ body: (inout CredentialCache) -> Void) {
+        cache.withLock { if $0.generation == generation { body(&$0) } }
     }
 
     /// Charges a request to an asset address, which has no other credentials, to the user of the address.
     func charge(_ user: UserID, from address: String, at uptime: Duration) throws(RelayError) {
         do throws(CredentialRefusal) {
-            try memory.withLock { (memory) throws(CredentialRefusal) in
-                try memory.charge(.user(user), from: address, at: uptime)
+            try cache.withLock { (cache) throws(CredentialRefusal) in
+                try cache.charge(.user(user), from: address, at: uptime)
             }
         } catch {
             throw error.relayError(redirectURL: nil)
@@ -293,51 +293,51 @@ package final class Authenticator: Sendable {
 
     func chargeFailure(from address: String) throws(CredentialRefusal) {
         let uptime = time.uptime()
-        let wait = memory.withLock { $0.chargeFailure(from: address, at: uptime) }
+        let wait = cache.withLock { $0.chargeFailure(from: address, at: uptime) }
         if let wait { throw .throttled(retryAfter: wait) }
     }
 
     /// Returns the rate limits that were hit in the last 24 hours.
-    func rateHits(at uptime: Duration) -> [RateHit] { memory.withLock { $0.hits }.hits(at: uptime) }
+    func rateHits(at uptime: Duration) -> [RateHit] { cache.withLock { $0.hits }.hits(at: uptime) }
 
     func wrapping<Value>(_ body: () throws(DirectoryError) -> Value) throws(CredentialRefusal) -> Value {
         do throws(DirectoryError) { return try body() } catch { throw CredentialRefusal(error) }
     }
 
-    func signIn(_ shown: PresentedCredentials, in home: ContainerEnvironment) -> SignInAddress {
-        let isPage = settings.acceptsDevTokens && shown.origin.map { OriginRule.isLoopback($0) } ?? false
+    func signIn(_ presented: PresentedCredentials, in home: ContainerEnvironment) -> SignInAddress {
+        let isPage = settings.acceptsDevTokens && presented.origin.map { OriginRule.isLoopback($0) } ?? false
         return SignInAddress(
             publicURL: settings.publicURL,
             isSecure: settings.endsTLS,
-            host: shown.host,
+            host: presented.host,
             home: home,
             apiTokenID: nil,
-            origin: isPage ? shown.origin : nil
+            origin: isPage ? presented.origin : nil
         )
     }
 
     func authentication(
-        _ granted: Granted,
-        _ shown: PresentedCredentials,
+        _ granted: GrantUse,
+        _ presented: PresentedCredentials,
         in home: ContainerEnvironment,
-        signature: SignatureMark? = nil
+        signature: UsedSignature? = nil
     ) throws(CredentialRefusal) -> Authentication {
         let grant = granted.grant
-        if let device = shown.deviceID, !NameRules.isRecordName(device) {
+        if let device = presented.deviceID, !NameRules.isRecordName(device) {
             throw .malformed("X-Zonecast-Device-ID must be 1 to 255 printable ASCII characters.")
         }
-        if let origin = shown.origin {
-            let rule = OriginRule(origins: grant.token?.allowedOrigins ?? [], settings: settings, host: shown.host)
+        if let origin = presented.origin {
+            let rule = OriginRule(origins: grant.token?.allowedOrigins ?? [], settings: settings, host: presented.host)
             guard rule.allows(origin) else { throw .foreignOrigin }
         }
-        var signIn = signIn(shown, in: home)
+        var signIn = signIn(presented, in: home)
         signIn.apiTokenID = grant.token?.id
         return Authentication(
             grant: grant,
-            caller: Caller(grant.identity, deviceID: shown.deviceID ?? grant.deviceID),
+            caller: Caller(grant.identity, deviceID: presented.deviceID ?? grant.deviceID),
             freshWebToken: granted.freshWebToken,
             expires: granted.freshExpires ?? grant.expires,
-            origin: shown.origin,
+            origin: presented.origin,
             credential: grant.credential,
             account: grant.account,
             seal: grant.session?.seal,
@@ -353,11 +353,12 @@ extension Authenticator {
     /// All failures have the same error. See Wire.md, "Server-to-server keys".
     func authenticateSigned(
         _ request: APIRequest,
-        _ shown: PresentedCredentials,
+        _ presented: PresentedCredentials,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication {
-        guard !shown.isAmbiguous, shown.apiToken == nil, shown.webToken == nil, let keyID = shown.signature.keyID,
-            let signed = SignedRequest(shown.signature, of: request, publicURL: settings.publicURL)
+        guard !presented.isAmbiguous, presented.apiToken == nil, presented.webToken == nil,
+            let keyID = presented.signature.keyID,
+            let signed = SignedRequest(presented.signature, of: request, publicURL: settings.publicURL)
         else { throw .failed }
         let now = time.now()
         let uptime = time.uptime()
@@ -366,10 +367,10 @@ extension Authenticator {
         let key = try serverKey(keyID, in: home, at: uptime)
         guard signed.isMade(with: key.publicKey) else { throw .failed }
         let window = settings.signatureWindow
-        try remember(at: uptime) { (memory) throws(CredentialRefusal) in
-            try memory.charge(.serverKey(key.user), from: request.remoteAddress, at: uptime)
+        try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+            try cache.charge(.serverKey(key.user), from: request.remoteAddress, at: uptime)
             guard signed.isWrite else { return }
-            guard memory.signatures.isNew(signed.fingerprint, signed: signed.date, by: keyID, at: now, window: window)
+            guard cache.signatures.isNew(signed.fingerprint, signed: signed.date, by: keyID, at: now, window: window)
             else { throw .failed }
         }
         let grant = Grant(
@@ -377,27 +378,27 @@ extension Authenticator {
             deviceID: "key-\(keyID.prefix(16))",
             credential: .serverKey(keyID)
         )
-        let mark = SignatureMark(fingerprint: signed.fingerprint, signed: signed.date, oldest: now + (.zero - window))
-        return try authentication(Granted(grant: grant), shown, in: home, signature: signed.isWrite ? mark : nil)
+        let tag = UsedSignature(fingerprint: signed.fingerprint, signed: signed.date, oldest: now + (.zero - window))
+        return try authentication(GrantUse(grant: grant), presented, in: home, signature: signed.isWrite ? tag : nil)
     }
 
     private func serverKey(
         _ id: String,
         in home: ContainerEnvironment,
         at uptime: Duration
-    ) throws(CredentialRefusal) -> KnownServerKey {
-        let remembered = try remember(at: uptime) { (memory) throws(CredentialRefusal) in memory.serverKeys[id] }
+    ) throws(CredentialRefusal) -> CachedServerKey {
+        let remembered = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in cache.serverKeys[id] }
         if let remembered {
             guard remembered.home == home else { throw .failed }
             return remembered
         }
-        let before = memory.withLock { $0.generation }
+        let before = cache.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.serverKey(id) }
         guard let found, found.home == home, found.revoked == nil,
             let publicKey = try? P256.Signing.PublicKey(pemRepresentation: found.publicKeyPEM)
         else { throw .failed }
-        let key = KnownServerKey(home: home, user: found.user, publicKey: publicKey)
-        keep(since: before) { $0.serverKeys[id] = key }
+        let key = CachedServerKey(home: home, user: found.user, publicKey: publicKey)
+        cacheResult(since: before) { $0.serverKeys[id] = key }
         return key
     }
 }
@@ -431,7 +432,7 @@ extension Authenticator {
         user: UserID,
         in home: ContainerEnvironment
     ) async throws(CredentialRefusal) {
-        try await writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+        try await accountQueue.enqueue { [self] () throws(CredentialRefusal) in
             try wrapping { () throws(DirectoryError) in
                 try directory.setDiscoverable(isDiscoverable, user: user, in: home)
             }
@@ -447,19 +448,19 @@ extension Authenticator {
 ///
 /// Checking a password deliberately takes one core and 32 MiB for about 250 ms. To protect the machine from overload,
 /// one check runs at a time and a bounded number waits; further ones are refused.
-final class SignInDesk: Sendable {
+final class SignInQueue: Sendable {
     /// The maximum number of waiting checks, so that the last one completes within some seconds.
-    static let longestLine = 24
+    static let maxWaiting = 24
 
     private let queue = DispatchQueue(label: "zonecast sign-in")
-    private let inLine = Mutex(0)
+    private let waitingCount = Mutex(0)
 
     /// Runs `work` after the previous ones; it may also read and write the directory.
-    func inTurn<Value: Sendable>(
+    func enqueue<Value: Sendable>(
         _ work: @escaping @Sendable () throws(CredentialRefusal) -> Value
     ) async throws(CredentialRefusal) -> Value {
-        let mayWait = inLine.withLock { count in
-            guard count < Self.longestLine else { return false }
+        let mayWait = waitingCount.withLock { count in
+            guard count < Self.maxWaiting else { return false }
             count += 1
             return true
         }
@@ -467,7 +468,7 @@ final class SignInDesk: Sendable {
         let result = await withCheckedContinuation { continuation in
             queue.async { [self] in
                 let result = Result { () throws(CredentialRefusal) in try work() }
-                inLine.withLock { $0 -= 1 }
+                waitingCount.withLock { $0 -= 1 }
                 continuation.resume(returning: result)
             }
         }

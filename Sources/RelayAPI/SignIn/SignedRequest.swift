@@ -196,10 +196,10 @@ enum SignatureDate {
 /// Reliability.md, "Tokens".
 final class SignedStore: Store {
     private let store: any Store
-    private let signature: SignatureMark
+    private let signature: UsedSignature
     private let isTaken = Atomic(false)
 
-    init(_ store: any Store, _ signature: SignatureMark) {
+    init(_ store: any Store, _ signature: UsedSignature) {
         self.store = store
         self.signature = signature
     }
@@ -226,11 +226,11 @@ final class SignedStore: Store {
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
     private let write: any StoreWrite
-    private let signature: SignatureMark
+    private let signature: UsedSignature
     // If the write is decided twice, the last time counts.
     private var refusal: RelayError?
 
-    init(_ write: any StoreWrite, _ signature: SignatureMark) {
+    init(_ write: any StoreWrite, _ signature: UsedSignature) {
         self.write = write
         self.signature = signature
     }

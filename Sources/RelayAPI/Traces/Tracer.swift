@@ -16,15 +16,15 @@ package final class Tracer: Sendable {
     private let threshold: UInt64
     private let count = Atomic<UInt64>(0)
     /// The number of clients' traces that were continued in this second of uptime.
-    private let followed = Mutex<(second: Int64, count: Int)>((0, 0))
+    private let continuedTraces = Mutex<(second: Int64, count: Int)>((0, 0))
     /// The maximum per second: any client can request tracing, and each trace has a cost.
-    package static let followedLimit = 200
+    package static let continuedTraceLimit = 200
     /// The traced writes in the current commit of each store.
     private let committing = Mutex<[ContainerEnvironment: [RequestTrace]]>([:])
 
     /// - Parameters:
     ///   - share: The share of traced requests, from 0 to 1. Requests with a sampled parent trace are always traced, up
-    ///     to `followedLimit` per second.
+    ///     to `continuedTraceLimit` per second.
     ///   - sink: Receives the spans.
     ///   - time: The clocks.
     ///   - random: The source of identifiers.
@@ -41,22 +41,22 @@ package final class Tracer: Sendable {
         // Multiples of the golden ratio are evenly distributed without a random number.
         let number = count.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
         let isChosen = threshold > 0 && number <= threshold
-        guard parent.map({ $0.isSampled && mayFollow() }) ?? isChosen else { return nil }
+        guard parent.map({ $0.isSampled && mayContinueTrace() }) ?? isChosen else { return nil }
         return RequestTrace(under: parent, tracer: self, time: time, random: random, sink: sink)
     }
 
-    private func mayFollow() -> Bool {
+    private func mayContinueTrace() -> Bool {
         let second = time.uptime().components.seconds
-        return followed.withLock { followed in
-            followed = followed.second == second ? (second, followed.count + 1) : (second, 1)
-            return followed.count <= Self.followedLimit
+        return continuedTraces.withLock { continuedTraces in
+            continuedTraces = continuedTraces.second == second ? (second, continuedTraces.count + 1) : (second, 1)
+            return continuedTraces.count <= Self.continuedTraceLimit
         }
     }
 
     // MARK: From a commit to its notices
 
     /// Records that a traced write is part of the current commit of this store.
-    func decides(_ trace: RequestTrace, in home: ContainerEnvironment) {
+    func writeDecided(_ trace: RequestTrace, in home: ContainerEnvironment) {
         committing.withLock { committing in
             // A write is decided twice if the commit that it shared has failed.
             guard committing[home]?.contains(where: { $0 === trace }) != true else { return }
@@ -245,7 +245,7 @@ private final class TracedWrite: StoreWrite, @unchecked Sendable {
 
     func run(in writer: any StoreWriter) {
         let start = trace.uptime()
-        trace.tracer.decides(trace, in: home)
+        trace.tracer.writeDecided(trace, in: home)
         write.run(in: writer)
         decided = (start, trace.uptime())
     }

@@ -229,29 +229,29 @@ extension ConsoleAPI {
             return ["shares": rows.map { ShareAnswer($0) }]
         },
         .post("shares/stop") { call in
-            let visit = try ShareVisit(call)
-            try await visit.stop()
-            try visit.note("share.stop")
+            let edit = try ConsoleShareEdit(call)
+            try await edit.stop()
+            try edit.note("share.stop")
             return Done()
         },
         .post("shares/remove") { call in
-            let visit = try ShareVisit(call)
-            let who = try visit.participant()
-            try await visit.keep { $0.id == who.id ? nil : $0.permission }
-            try visit.note("share.remove", detail: who.user?.recordName ?? "invited")
+            let edit = try ConsoleShareEdit(call)
+            let who = try edit.participant()
+            try await edit.keep { $0.id == who.id ? nil : $0.permission }
+            try edit.note("share.remove", detail: who.user?.recordName ?? "invited")
             return Done()
         },
         .post("shares/permission") { call in
-            let visit = try ShareVisit(call)
-            let permission = try visit.permission()
-            guard visit.ask.participant != nil else {
-                try await visit.open(to: permission)
-                try visit.note("share.permission", detail: "anybody with the link: \(permission.word)")
+            let edit = try ConsoleShareEdit(call)
+            let permission = try edit.permission()
+            guard edit.ask.participant != nil else {
+                try await edit.open(to: permission)
+                try edit.note("share.permission", detail: "anybody with the link: \(permission.word)")
                 return Done()
             }
-            let who = try visit.participant()
-            try await visit.keep { $0.id == who.id ? permission : $0.permission }
-            try visit.note("share.permission", detail: "\(who.user?.recordName ?? "invited"): \(permission.word)")
+            let who = try edit.participant()
+            try await edit.keep { $0.id == who.id ? permission : $0.permission }
+            try edit.note("share.permission", detail: "\(who.user?.recordName ?? "invited"): \(permission.word)")
             return Done()
         },
     ]
@@ -293,7 +293,7 @@ extension ConsoleAPI {
 }
 
 /// One share that an operator changes with the owner's own operations, so that all participants are notified as usual.
-private struct ShareVisit {
+private struct ConsoleShareEdit {
     struct Ask: Decodable {
         var id: Int64
         var participant: String?

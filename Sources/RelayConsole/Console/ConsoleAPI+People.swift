@@ -325,7 +325,7 @@ extension ConsoleAPI {
         var recordType: String?
         var firesOnce: Bool
 
-        init(_ row: StoreSurvey.SubscriptionRowOfUser) {
+        init(_ row: StoreSurvey.UserSubscriptionRow) {
             user = row.user.recordName
             database = row.scope.pathName
             id = row.subscription.id
@@ -638,7 +638,7 @@ extension ConsoleAPI {
         var audiences: [String]
         var created: Int64
 
-        init(_ issuer: ForeignIssuer) {
+        init(_ issuer: TokenIssuer) {
             self.issuer = issuer.issuer
             audiences = issuer.audiences
             created = issuer.created.milliseconds

@@ -51,7 +51,7 @@ extension ConsoleAPI {
             let new = try edit.apply(to: try schemas.schema(of: .development))
             let change = try schemas.importing(new, applies: true)
             guard change.isAllowed else {
-                throw ConsoleRefusal(change.offences.map { "\($0.element.sentenceName) \($0.reason)." }.joined())
+                throw ConsoleRefusal(change.violations.map { "\($0.element.sentenceName) \($0.reason)." }.joined())
             }
             try call.note("schema.edit", edit.subject, in: home, detail: edit.declaration ?? "")
             return ChangeAnswer(change, isApplied: true)
@@ -187,7 +187,7 @@ struct SchemaAnswer: Encodable {
         let own = type.fields.sorted { $0.key < $1.key }.map { name, field in
             Field(
                 name: name,
-                type: FieldForm(field).text,
+                type: FieldDeclaration(field).text,
                 isSystem: false,
                 isEncrypted: field.isEncrypted,
                 indexes: field.indexes.keywords,
@@ -198,7 +198,7 @@ struct SchemaAnswer: Encodable {
             + Query.SystemField.allCases.map { field in
                 Field(
                     name: field.rawValue,
-                    type: FieldForm(field.type).text,
+                    type: FieldDeclaration(field.type).text,
                     isSystem: true,
                     isEncrypted: false,
                     indexes: (type.systemIndexes[field] ?? []).keywords,
@@ -248,13 +248,13 @@ struct ChangeAnswer: Encodable {
         changes = change.difference.changes.map(Change.init)
         issues =
             (text?.issues ?? []).map { Issue($0) }
-            + change.offences.map { offence in
-                let place = text?.positions[offence.element]
+            + change.violations.map { violation in
+                let place = text?.positions[violation.element]
                 return Issue(
                     line: place?.line,
                     column: place?.column,
                     isWarning: false,
-                    message: "\(offence.element.sentenceName) \(offence.reason)"
+                    message: "\(violation.element.sentenceName) \(violation.reason)"
                 )
             }
     }
@@ -408,10 +408,10 @@ struct IndexAnswer: Encodable {
 
     private struct Place: Hashable {
         var recordType: String
-        var mark: QueryNeeds.Mark
+        var mark: RequiredIndexes.Entry
     }
 
-    private static func declared(_ type: RecordType) -> [QueryNeeds.Mark] {
+    private static func declared(_ type: RecordType) -> [RequiredIndexes.Entry] {
         let own = type.fields.sorted { $0.key < $1.key }.map { ($0.key, $0.value.indexes) }
         let system = Query.SystemField.allCases.map { ($0.rawValue, type.systemIndexes[$0] ?? []) }
         return (own + system).flatMap { name, indexes in
@@ -421,7 +421,7 @@ struct IndexAnswer: Encodable {
 }
 
 extension IndexAnswer.Row {
-    fileprivate init(_ type: String, _ mark: QueryNeeds.Mark, isDeclared: Bool, _ count: QueryUse.Count?) {
+    fileprivate init(_ type: String, _ mark: RequiredIndexes.Entry, isDeclared: Bool, _ count: QueryUse.Count?) {
         self.init(
             recordType: type,
             field: mark.field,

@@ -227,7 +227,7 @@ extension ConsoleAPI {
         .post("backups/create") { call in
             let (data, now) = (call.parts.facts.data, call.parts.time.now())
             // The audit entry is written even if the client no longer waits for the response.
-            return try await OwnQueue.run(.utility) {
+            return try await BackgroundQueue.run(.utility) {
                 let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
                 try call.note("backup.create", backup.name)
                 return BackupAnswer(backup)
@@ -237,7 +237,7 @@ extension ConsoleAPI {
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
             let (backup, now) = (try backup(name, call.parts), call.parts.time.now())
-            return try await OwnQueue.run(.utility) {
+            return try await BackgroundQueue.run(.utility) {
                 let faults = backup.verify(now: now)
                 try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
                 return ["faults": faults]

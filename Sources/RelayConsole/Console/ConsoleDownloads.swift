@@ -23,12 +23,12 @@ struct ConsoleDownloads: Sendable {
         self.request = request
     }
 
-    private struct Wish: Decodable {
+    private struct DownloadRequest: Decodable {
         var name: String
         var password: String
     }
 
-    private struct Offer: Encodable {
+    private struct DownloadTicket: Encodable {
         var ticket: String
         var bytes: Int64
         var file: String
@@ -36,13 +36,13 @@ struct ConsoleDownloads: Sendable {
 
     /// Returns whether the request is a download, which the browser sends without the console's header.
     static func isDownload(_ name: String, _ request: APIRequest) -> Bool {
-        name == "backups/download" && request.method == .get && ConsoleGuard.isFromNoOtherSite(request)
+        name == "backups/download" && request.method == .get && ConsoleGuard.isSameSite(request)
     }
 
     /// Returns the response, or `nil` if the request is not about downloads.
     func answer(_ name: String) async throws -> APIResponse? {
         switch (name, request.method) {
-        case ("backups/ticket", .post): return ConsoleDoor.json(try await offer())
+        case ("backups/ticket", .post): return ConsoleMiddleware.json(try await offer())
         case ("backups/download", .get): return try send()
         default: return nil
         }
@@ -55,13 +55,13 @@ struct ConsoleDownloads: Sendable {
         return (person, secret)
     }
 
-    private func offer() async throws -> Offer {
+    private func offer() async throws -> DownloadTicket {
         let (person, secret) = try signedIn()
-        let wish = try JSONDecoder().decode(Wish.self, from: Data(request.body))
-        let backup = try ConsoleAPI.backup(wish.name, parts)
-        try await guardian.confirm(person, wish.password, parts.accounts, from: request.remoteAddress)
+        let asked = try JSONDecoder().decode(DownloadRequest.self, from: Data(request.body))
+        let backup = try ConsoleAPI.backup(asked.name, parts)
+        try await guardian.confirm(person, asked.password, parts.accounts, from: request.remoteAddress)
         let ticket = guardian.tickets.issue(for: backup.name, to: secret, at: parts.time.now())
-        return Offer(ticket: ticket, bytes: try BackupArchive(backup).length, file: backup.name + ".tar")
+        return DownloadTicket(ticket: ticket, bytes: try BackupArchive(backup).length, file: backup.name + ".tar")
     }
 
     private func send() throws -> APIResponse {
@@ -100,7 +100,7 @@ final class DownloadTickets: Sendable {
     }
 
     private static let lifetime = Duration.seconds(60)
-    private static let most = 64
+    private static let maxTickets = 64
     private let tickets = Mutex<[[UInt8]: Ticket]>([:])
 
     func issue(for backup: String, to session: String, at now: Timestamp) -> String {
@@ -108,7 +108,7 @@ final class DownloadTickets: Sendable {
         let ticket = Ticket(backup: backup, session: Self.hash(session), end: now + Self.lifetime)
         tickets.withLock { tickets in
             tickets = tickets.filter { $0.value.end > now }
-            if tickets.count >= Self.most { tickets.removeAll() }
+            if tickets.count >= Self.maxTickets { tickets.removeAll() }
             tickets[Self.hash(text)] = ticket
         }
         return text

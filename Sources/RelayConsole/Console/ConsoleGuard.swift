@@ -26,10 +26,10 @@ final class ConsoleGuard: Sendable {
     private let attempts: Mutex<Attempts>
     private let uptime: @Sendable () -> Duration
     /// Passwords are checked one at a time: each check takes one core and 32 MiB for about 250 ms.
-    private let desk = DispatchQueue(label: "zonecast console sign-in")
-    private let inLine = Mutex(0)
+    private let passwordQueue = DispatchQueue(label: "zonecast console sign-in")
+    private let waitingCount = Mutex(0)
     /// The maximum number of waiting checks, so that the last one completes within some seconds.
-    static let longestLine = 24
+    static let maxWaiting = 24
     let challenges = PasskeyChallenges()
     let tickets = DownloadTickets()
 
@@ -54,7 +54,7 @@ final class ConsoleGuard: Sendable {
     /// Returns whether a change was sent by a page of the same session as its cookie.
     ///
     /// Returns `true` without a cookie; the request is then refused because there is no session.
-    static func isOfSession(_ request: APIRequest) -> Bool {
+    static func hasSessionToken(_ request: APIRequest) -> Bool {
         guard let secret = secret(of: request) else { return true }
         guard let headerName, let said = request.headers[headerName].flatMap({ Base64URL.decode($0.utf8) }) else {
             return false
@@ -96,15 +96,15 @@ final class ConsoleGuard: Sendable {
         from address: String
     ) async throws {
         try charge(name: person.name, from: address)
-        let found = try await inTurn { try accounts.operator(name: person.name, password: password) }
+        let found = try await enqueue { try accounts.operator(name: person.name, password: password) }
         guard found?.id == person.id else { throw ConsoleRefusal("The password is wrong.", status: 403) }
         giveBack(name: person.name, from: address)
     }
 
     /// Runs work that takes a core after the previous ones; throws if too many wait.
-    func inTurn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
-        let mayWait = inLine.withLock { count in
-            guard count < Self.longestLine else { return false }
+    func enqueue<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+        let mayWait = waitingCount.withLock { count in
+            guard count < Self.maxWaiting else { return false }
             count += 1
             return true
         }
@@ -112,9 +112,9 @@ final class ConsoleGuard: Sendable {
             throw ConsoleRefusal("Too many sign-ins at the moment. Retry in a few seconds.", status: 503)
         }
         return try await withCheckedThrowingContinuation { continuation in
-            desk.async { [self] in
+            passwordQueue.async { [self] in
                 let result = Result { try work() }
-                inLine.withLock { $0 -= 1 }
+                waitingCount.withLock { $0 -= 1 }
                 continuation.resume(with: result)
             }
         }
@@ -122,7 +122,7 @@ final class ConsoleGuard: Sendable {
 
     /// Returns whether the request comes from the console's own page, at `publicURL` or at the address of the request.
     static func isOwnPage(_ request: APIRequest, publicURL: String?) -> Bool {
-        guard let headerName, request.headers[headerName] != nil, isFromNoOtherSite(request) else { return false }
+        guard let headerName, request.headers[headerName] != nil, isSameSite(request) else { return false }
         // Reads have no `Origin`, and other pages cannot read their responses.
         return request.method == .get || request.method == .head || isOfOwnOrigin(request, publicURL)
     }
@@ -140,7 +140,7 @@ final class ConsoleGuard: Sendable {
     }
 
     /// Checks the header `Sec-Fetch-Site` if there is one.
-    static func isFromNoOtherSite(_ request: APIRequest) -> Bool {
+    static func isSameSite(_ request: APIRequest) -> Bool {
         guard let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headers[$0] }) else { return true }
         return site == "same-origin" || site == "none"
     }

@@ -19,7 +19,7 @@ struct ConsolePasskeys: Sendable {
         self.request = request
     }
 
-    private struct Question: Encodable {
+    private struct ChallengeAnswer: Encodable {
         var challenge: String
         /// For a new passkey: the operator, the supported algorithms, and the existing passkeys.
         var user: String?
@@ -40,14 +40,14 @@ struct ConsolePasskeys: Sendable {
     }
 
     /// Byte strings are in Base64URL.
-    private struct Use: Decodable {
+    private struct SignInBody: Decodable {
         var id: String
         var clientData: String
         var authenticatorData: String
         var signature: String
     }
 
-    private struct Making: Decodable {
+    private struct RegistrationBody: Decodable {
         var name: String
         var password: String
         var algorithm: Int
@@ -58,17 +58,17 @@ struct ConsolePasskeys: Sendable {
 
     func answer(_ name: String) async throws -> APIResponse? {
         switch (name, request.method) {
-        case ("passkey", .get): return ConsoleDoor.json(Question(challenge: challenge()))
-        case ("passkey", .post): return try use()
+        case ("passkey", .get): return ConsoleMiddleware.json(ChallengeAnswer(challenge: challenge()))
+        case ("passkey", .post): return try signInWithPasskey()
         case ("passkeys", .get): return try list()
-        case ("passkeys", .post): return try await make()
+        case ("passkeys", .post): return try await register()
         case ("passkeys", .delete): return try remove()
         case ("passkeys/begin", .post): return try begin()
         default: return nil
         }
     }
 
-    private func challenge() -> String { Base64URL.encode(guardian.challenges.ask(at: parts.time.now())) }
+    private func challenge() -> String { Base64URL.encode(guardian.challenges.issue(at: parts.time.now())) }
 
     /// The ceremony for the page's origin as the browser sees it.
     private var ceremony: PasskeyCeremony {
@@ -80,7 +80,7 @@ struct ConsolePasskeys: Sendable {
         return PasskeyCeremony(origin: "\(parts.facts.isSecure ? "https" : "http")://\(host)")
     }
 
-    private func isOurs(_ challenge: [UInt8]) -> Bool { guardian.challenges.take(challenge, at: parts.time.now()) }
+    private func isIssued(_ challenge: [UInt8]) -> Bool { guardian.challenges.take(challenge, at: parts.time.now()) }
 
     private func bytes(_ text: String) throws -> [UInt8] {
         guard let bytes = Base64URL.decode(text.utf8) else { throw ConsoleRefusal("The browser's data is malformed.") }
@@ -89,20 +89,20 @@ struct ConsolePasskeys: Sendable {
 
     // MARK: Sign-in
 
-    private func use() throws -> APIResponse {
-        let said = try JSONDecoder().decode(Use.self, from: Data(request.body))
+    private func signInWithPasskey() throws -> APIResponse {
+        let body = try JSONDecoder().decode(SignInBody.self, from: Data(request.body))
         try guardian.charge(from: request.remoteAddress)
-        guard let (passkey, person) = try parts.accounts.passkey(try bytes(said.id)) else {
+        guard let (passkey, person) = try parts.accounts.passkey(try bytes(body.id)) else {
             throw ConsoleRefusal("This passkey is unknown. Sign in with name and password.", status: 403)
         }
         let count: UInt32
         do throws(PasskeyCeremony.Fault) {
-            count = try ceremony.checkUse(
+            count = try ceremony.verifyAssertion(
                 of: passkey,
-                clientData: (try? bytes(said.clientData)) ?? [],
-                authenticatorData: (try? bytes(said.authenticatorData)) ?? [],
-                signature: (try? bytes(said.signature)) ?? [],
-                isOurs: isOurs
+                clientData: (try? bytes(body.clientData)) ?? [],
+                authenticatorData: (try? bytes(body.authenticatorData)) ?? [],
+                signature: (try? bytes(body.signature)) ?? [],
+                isIssued: isIssued
             )
         } catch {
             throw ConsoleRefusal(error.reason, status: 403)
@@ -117,7 +117,7 @@ struct ConsolePasskeys: Sendable {
 
     private func list() throws -> APIResponse {
         let person = try signIn.person()
-        return ConsoleDoor.json(
+        return ConsoleMiddleware.json(
             Listed(
                 passkeys: try parts.accounts.passkeys(of: person.id).map {
                     Row(
@@ -133,8 +133,8 @@ struct ConsolePasskeys: Sendable {
 
     private func begin() throws -> APIResponse {
         let person = try signIn.person()
-        return ConsoleDoor.json(
-            Question(
+        return ConsoleMiddleware.json(
+            ChallengeAnswer(
                 challenge: challenge(),
                 user: Base64URL.encode(Array(person.user.recordName.utf8)),
                 name: person.name,
@@ -144,25 +144,25 @@ struct ConsolePasskeys: Sendable {
         )
     }
 
-    private func make() async throws -> APIResponse {
+    private func register() async throws -> APIResponse {
         let person = try signIn.person()
-        let said = try JSONDecoder().decode(Making.self, from: Data(request.body))
+        let body = try JSONDecoder().decode(RegistrationBody.self, from: Data(request.body))
         try guardian.charge(name: person.name, from: request.remoteAddress)
         let accounts = parts.accounts
-        let isRight = try await guardian.inTurn {
-            try accounts.operator(name: person.name, password: said.password) != nil
+        let isRight = try await guardian.enqueue {
+            try accounts.operator(name: person.name, password: body.password) != nil
         }
         guard isRight else { throw ConsoleRefusal("The password is wrong.", status: 403) }
         guardian.giveBack(name: person.name, from: request.remoteAddress)
-        let (key, ceremony) = (try bytes(said.publicKey), ceremony)
+        let (key, ceremony) = (try bytes(body.publicKey), ceremony)
         let made: (id: [UInt8], signCount: UInt32)
         do throws(PasskeyCeremony.Fault) {
-            made = try ceremony.checkNew(
-                clientData: (try? bytes(said.clientData)) ?? [],
-                authenticatorData: (try? bytes(said.authenticatorData)) ?? [],
-                algorithm: said.algorithm,
+            made = try ceremony.verifyRegistration(
+                clientData: (try? bytes(body.clientData)) ?? [],
+                authenticatorData: (try? bytes(body.authenticatorData)) ?? [],
+                algorithm: body.algorithm,
                 publicKey: key,
-                isOurs: isOurs
+                isIssued: isIssued
             )
         } catch {
             throw ConsoleRefusal(error.reason)
@@ -171,8 +171,8 @@ struct ConsolePasskeys: Sendable {
             Passkey(
                 id: made.id,
                 operatorID: person.id,
-                name: PersonName.part(said.name) ?? "Passkey",
-                algorithm: said.algorithm,
+                name: PersonName.part(body.name) ?? "Passkey",
+                algorithm: body.algorithm,
                 publicKey: key,
                 host: ceremony.host,
                 signCount: made.signCount,
@@ -180,7 +180,7 @@ struct ConsolePasskeys: Sendable {
             )
         )
         try signIn.note("operator.passkey-add", person)
-        return ConsoleDoor.json(Done())
+        return ConsoleMiddleware.json(Done())
     }
 
     private func remove() throws -> APIResponse {
@@ -188,6 +188,6 @@ struct ConsolePasskeys: Sendable {
         let id = FormFields((request.query ?? "").utf8)?["id"] ?? ""
         try parts.accounts.removePasskey(try bytes(id), ofOperator: person.id)
         try signIn.note("operator.passkey-remove", person)
-        return ConsoleDoor.json(Done())
+        return ConsoleMiddleware.json(Done())
     }
 }

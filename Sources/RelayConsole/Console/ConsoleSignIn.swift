@@ -17,7 +17,7 @@ struct ConsoleSignIn: Sendable {
         self.request = request
     }
 
-    private struct Welcome: Encodable {
+    private struct SessionAnswer: Encodable {
         struct Container: Encodable {
             var name: String
             var created: Int64
@@ -49,7 +49,7 @@ struct ConsoleSignIn: Sendable {
         switch (name, request.method) {
         case ("session", .get):
             let person = try person()
-            return ConsoleDoor.json(try welcome(person, ConsoleGuard.secret(of: request) ?? ""))
+            return ConsoleMiddleware.json(try sessionAnswer(person, ConsoleGuard.secret(of: request) ?? ""))
         case ("session", .post): return try await signIn()
         case ("session", .delete): return try signOut()
         case ("setup", .get): return try checkLink()
@@ -68,8 +68,8 @@ struct ConsoleSignIn: Sendable {
         return person
     }
 
-    private func welcome(_ person: Operator, _ secret: String) throws -> Welcome {
-        Welcome(
+    private func sessionAnswer(_ person: Operator, _ secret: String) throws -> SessionAnswer {
+        SessionAnswer(
             name: person.name,
             version: parts.facts.version,
             isDev: parts.facts.isDev,
@@ -93,14 +93,14 @@ struct ConsoleSignIn: Sendable {
             )
         }
         guardian.giveBack(from: request.remoteAddress)
-        return ConsoleDoor.json(Link(name: link.name))
+        return ConsoleMiddleware.json(Link(name: link.name))
     }
 
     private func setUp() async throws -> APIResponse {
         let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
         try guardian.charge(from: request.remoteAddress)
         let accounts = parts.accounts
-        let person = try await guardian.inTurn {
+        let person = try await guardian.enqueue {
             try accounts.useOperatorLink(
                 attempt.code ?? "",
                 name: attempt.name ?? "",
@@ -117,7 +117,7 @@ struct ConsoleSignIn: Sendable {
         let name = attempt.name ?? ""
         try guardian.charge(name: name, from: request.remoteAddress)
         let accounts = parts.accounts
-        let found = try await guardian.inTurn { try accounts.operator(name: name, password: attempt.password) }
+        let found = try await guardian.enqueue { try accounts.operator(name: name, password: attempt.password) }
         guard let found else {
             throw ConsoleRefusal("The name or the password is wrong.", status: 403)
         }
@@ -128,14 +128,14 @@ struct ConsoleSignIn: Sendable {
 
     func begin(_ person: Operator) throws -> APIResponse {
         let secret = try parts.accounts.startOperatorSession(person.id)
-        var response = ConsoleDoor.json(try welcome(person, secret))
+        var response = ConsoleMiddleware.json(try sessionAnswer(person, secret))
         response.headers[.setCookie] = ConsoleGuard.cookie(secret, isSecure: parts.facts.isSecure)
         return response
     }
 
     private func signOut() throws -> APIResponse {
         if let secret = ConsoleGuard.secret(of: request) { try parts.accounts.endOperatorSession(secret) }
-        var response = ConsoleDoor.json(Done())
+        var response = ConsoleMiddleware.json(Done())
         response.headers[.setCookie] = ConsoleGuard.cookie(nil, isSecure: parts.facts.isSecure)
         return response
     }
@@ -146,7 +146,7 @@ struct ConsoleSignIn: Sendable {
         let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
         try guardian.charge(name: person.name, from: request.remoteAddress)
         let accounts = parts.accounts
-        try await guardian.inTurn {
+        try await guardian.enqueue {
             guard try accounts.operator(name: person.name, password: attempt.password) != nil else {
                 throw ConsoleRefusal("The current password is wrong.", status: 403)
             }
@@ -154,7 +154,7 @@ struct ConsoleSignIn: Sendable {
         }
         guardian.giveBack(name: person.name, from: request.remoteAddress)
         try note("operator.password", person)
-        return ConsoleDoor.json(Done())
+        return ConsoleMiddleware.json(Done())
     }
 
     func note(_ action: String, _ person: Operator) throws {

@@ -62,15 +62,15 @@ struct PasskeyCeremony: Sendable {
     /// Verifies a new passkey; returns its ID and signature counter.
     ///
     /// The key comes from the same page as the rest and has no attestation: a signed-in operator may add any key.
-    /// `isOurs` must return whether a challenge was issued by this relay and is unused.
-    func checkNew(
+    /// `isIssued` must return whether a challenge was issued by this relay and is unused.
+    func verifyRegistration(
         clientData: [UInt8],
         authenticatorData: [UInt8],
         algorithm: Int,
         publicKey: [UInt8],
-        isOurs: ([UInt8]) -> Bool
+        isIssued: ([UInt8]) -> Bool
     ) throws(Fault) -> (id: [UInt8], signCount: UInt32) {
-        try check(clientData, type: "webauthn.create", isOurs)
+        try check(clientData, type: "webauthn.create", isIssued)
         let data = try check(authenticatorData, host: host)
         guard let id = data.keyID else { throw Fault(reason: "The browser sent no key.") }
         guard Self.key(algorithm, publicKey) != nil else {
@@ -80,14 +80,14 @@ struct PasskeyCeremony: Sendable {
     }
 
     /// Verifies the use of a passkey; returns its new signature counter.
-    func checkUse(
+    func verifyAssertion(
         of passkey: Passkey,
         clientData: [UInt8],
         authenticatorData: [UInt8],
         signature: [UInt8],
-        isOurs: ([UInt8]) -> Bool
+        isIssued: ([UInt8]) -> Bool
     ) throws(Fault) -> UInt32 {
-        try check(clientData, type: "webauthn.get", isOurs)
+        try check(clientData, type: "webauthn.get", isIssued)
         let data = try check(authenticatorData, host: passkey.host)
         let signed = authenticatorData + Array(SHA256.hash(data: clientData))
         guard let key = Self.key(passkey.algorithm, passkey.publicKey), key.isGood(signature, of: signed) else {
@@ -99,7 +99,7 @@ struct PasskeyCeremony: Sendable {
         return data.signCount
     }
 
-    private func check(_ clientData: [UInt8], type: String, _ isOurs: ([UInt8]) -> Bool) throws(Fault) {
+    private func check(_ clientData: [UInt8], type: String, _ isIssued: ([UInt8]) -> Bool) throws(Fault) {
         guard let said = try? JSONDecoder().decode(ClientData.self, from: Data(clientData)), said.type == type else {
             throw Fault(reason: "The browser's response does not match the request.")
         }
@@ -108,7 +108,7 @@ struct PasskeyCeremony: Sendable {
                 reason: "The page is at \(said.origin), but the relay expects \(origin): set public-url."
             )
         }
-        guard let challenge = Base64URL.decode(said.challenge.utf8), isOurs(challenge) else {
+        guard let challenge = Base64URL.decode(said.challenge.utf8), isIssued(challenge) else {
             throw Fault(reason: "The request has expired. Retry.")
         }
     }
@@ -175,7 +175,7 @@ final class PasskeyChallenges: Sendable {
     private let answered = Mutex<[[UInt8]: Timestamp]>([:])
 
     /// Returns a new challenge: 16 random bytes, the time of its expiry, and an HMAC.
-    func ask(at now: Timestamp) -> [UInt8] {
+    func issue(at now: Timestamp) -> [UInt8] {
         let end = (now + Self.lifetime).milliseconds
         let said = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
         return said + seal(said)

@@ -26,29 +26,29 @@ package struct DemoPages: Sendable {
         self.restart = restart
     }
 
-    /// Serves the pages and passes other requests to `others`.
-    package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
+    /// Serves the pages and passes other requests to `next`.
+    package func wrap(_ next: @escaping RelayServer.Responder) -> RelayServer.Responder {
         { request in
             if let page = answer(request) { return page }
-            return await others(request)
+            return await next(request)
         }
     }
 
     /// Returns the response if the request is for one of the pages.
     package func answer(_ request: APIRequest) -> APIResponse? {
         // Shortcut for requests to the wire, which are by far the most.
-        guard !request.path.contains("/database/1/"), let end = Self.end(of: request.path) else { return nil }
-        if isOpen, let answer = act(end, request) { return answer }
-        if !isOpen, ["/demo", "/demo/"].contains(end) { return Self.shut }
-        let isForAll = end == "/zonecast.js"
-        guard isOpen || isForAll, let file = files.file(String(end.dropFirst())) else { return nil }
+        guard !request.path.contains("/database/1/"), let subpath = Self.subpath(of: request.path) else { return nil }
+        if isOpen, let answer = answerAction(subpath, request) { return answer }
+        if !isOpen, ["/demo", "/demo/"].contains(subpath) { return Self.disabled }
+        let isForAll = subpath == "/zonecast.js"
+        guard isOpen || isForAll, let file = files.file(String(subpath.dropFirst())) else { return nil }
         guard request.method == .get || request.method == .head else { return Self.notAllowed }
         return Self.answer(file, isForAll: isForAll)
     }
 
     /// Returns the response of an address that is not a file.
-    private func act(_ end: String, _ request: APIRequest) -> APIResponse? {
-        switch end {
+    private func answerAction(_ subpath: String, _ request: APIRequest) -> APIResponse? {
+        switch subpath {
         case "/demo":
             var response = APIResponse(status: .permanentRedirect)
             response.headers[.location] = "demo/"
@@ -76,7 +76,7 @@ package struct DemoPages: Sendable {
     }
 
     /// Returns the last part of a path, with its folder if that is the demo's; a proxy's prefix is left out.
-    private static func end(of path: String) -> String? {
+    private static func subpath(of path: String) -> String? {
         guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return nil }
         return path[..<slash].hasSuffix("/demo") ? "/demo" + path[slash...] : String(path[slash...])
     }
@@ -102,7 +102,7 @@ package struct DemoPages: Sendable {
     }
 
     /// The response of a relay that does not serve the demo.
-    private static var shut: APIResponse {
+    private static var disabled: APIResponse {
         refusal(.notFound, "The demo of this relay is disabled. Its operator enables it with the setting  demo: true.")
     }
 

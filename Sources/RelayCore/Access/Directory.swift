@@ -50,7 +50,7 @@ package protocol Directory: Sendable {
     /// Takes equally long if no account has the address.
     func account(email: String, password: String) throws(DirectoryError) -> Account?
     /// Returns a value that changes with each new password and reveals nothing about it; empty without a password.
-    func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8]
+    func passwordFingerprint(of account: Account.ID) throws(DirectoryError) -> [UInt8]
 
     /// Returns the account's user ID in this container, drawn on first use.
     func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID
@@ -76,9 +76,9 @@ package protocol Directory: Sendable {
     /// Sets the password and revokes every session of the account, so that knowing the old password is of no more use.
     func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError)
     /// Returns the account of a person whom a foreign issuer vouches for, created or updated.
-    func account(for person: ForeignPerson) throws(DirectoryError) -> Account
+    func account(for person: ExternalIdentity) throws(DirectoryError) -> Account
     /// Returns the issuers that a container trusts.
-    func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer]
+    func issuers(of container: ContainerID) throws(DirectoryError) -> [TokenIssuer]
     /// The one of them that has this name.
     func issuer(named name: String, of container: ContainerID) throws(DirectoryError) -> TrustedIssuer?
 

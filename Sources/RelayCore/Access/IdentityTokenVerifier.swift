@@ -8,5 +8,5 @@ package protocol IdentityTokenVerifier: Sendable {
     /// Returns the person that the token identifies, with the data of its claims.
     ///
     /// - Throws: What is wrong with the token, for the operator only.
-    func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ForeignPerson
+    func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ExternalIdentity
 }

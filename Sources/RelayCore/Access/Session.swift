@@ -52,7 +52,7 @@ package struct Session: Hashable, Sendable {
     }
 
     /// Returns whether the session is valid for the state of its account.
-    package func holds(for account: Account?) -> Bool {
+    package func isValid(for account: Account?) -> Bool {
         account.map { kind == .visit || !$0.isDisabled } ?? false
     }
 }
@@ -94,7 +94,7 @@ package struct ServerKey: Hashable, Sendable {
 /// A record of a write's server-to-server signature, stored to prevent replay of the request.
 ///
 /// See Reliability.md, "Tokens".
-package struct SignatureMark: Hashable, Sendable {
+package struct UsedSignature: Hashable, Sendable {
     /// Identifies the signature among all those with the same date.
     package var fingerprint: UInt128
     /// The date that is part of the signed message.

@@ -49,35 +49,37 @@ package enum Hex {
 /// A clock that is set ahead by mistake makes everything look old at once, and deleted data does not return when the
 /// clock is corrected. So after a forward jump nothing may be deleted for a day. Checks that only reject, such as the
 /// expiry of a token, do not use this.
-package final class CalendarWatch: Sendable {
-    private struct Look {
+package final class ClockJumpDetector: Sendable {
+    private struct Reading {
         var now: Timestamp
         var uptime: Duration
         /// The uptime at which the clock last jumped forward.
-        var leap: Duration?
+        var jumpedAt: Duration?
     }
 
     /// Clock corrections up to this size are ignored.
     private static let tolerance = Duration.seconds(3_600)
-    private static let patience = Duration.seconds(86_400)
+    private static let waitAfterJump = Duration.seconds(86_400)
 
     private let time: TimeSource
-    private let look: Mutex<Look>
+    private let lastReading: Mutex<Reading>
 
     package init(_ time: TimeSource) {
         self.time = time
-        look = Mutex(Look(now: time.now(), uptime: time.uptime()))
+        lastReading = Mutex(Reading(now: time.now(), uptime: time.uptime()))
     }
 
     /// Returns whether data may be deleted because of its age.
     ///
     /// Call it before each deletion, and at least every few hours: a jump is detected between two calls.
-    package func isSteady() -> Bool {
+    package func isReliable() -> Bool {
         let (now, uptime) = (time.now(), time.uptime())
-        return look.withLock { look in
-            if (now - look.now) - (uptime - look.uptime) > Self.tolerance { look.leap = uptime }
-            (look.now, look.uptime) = (now, uptime)
-            return look.leap.map { uptime - $0 >= Self.patience } ?? true
+        return lastReading.withLock { lastReading in
+            if (now - lastReading.now) - (uptime - lastReading.uptime) > Self.tolerance {
+                lastReading.jumpedAt = uptime
+            }
+            (lastReading.now, lastReading.uptime) = (now, uptime)
+            return lastReading.jumpedAt.map { uptime - $0 >= Self.waitAfterJump } ?? true
         }
     }
 }

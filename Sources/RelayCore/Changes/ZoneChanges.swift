@@ -16,9 +16,9 @@ package struct ZoneChanges: Sendable {
     /// The record types to return; `nil` returns all.
     package var recordTypes: Set<String>?
     /// The maximum number of records to count for `Page.remaining`; `nil` if the client did not request the count.
-    package var countsRest: Int?
+    package var countsRemaining: Int?
     /// The maximum bytes of records to read; a page that reaches it ends, with more to come.
-    package var mostBytes: Int
+    package var maxBytes: Int
 
     package init(
         zone: ZoneID,
@@ -27,8 +27,8 @@ package struct ZoneChanges: Sendable {
         limit: Int,
         isReversed: Bool = false,
         recordTypes: Set<String>? = nil,
-        countsRest: Int? = nil,
-        mostBytes: Int = .max
+        countsRemaining: Int? = nil,
+        maxBytes: Int = .max
     ) {
         self.zone = zone
         self.database = database
@@ -36,8 +36,8 @@ package struct ZoneChanges: Sendable {
         self.limit = limit
         self.isReversed = isReversed
         self.recordTypes = recordTypes
-        self.countsRest = countsRest
-        self.mostBytes = mostBytes
+        self.countsRemaining = countsRemaining
+        self.maxBytes = maxBytes
     }
 
     /// A page's metadata.
@@ -64,7 +64,7 @@ package struct ZoneChanges: Sendable {
     package func read(
         from reader: any StoreReader,
         epochs: Epochs,
-        lendingAllBut wholeTypes: Set<String>?,
+        rowsExceptFor wholeTypes: Set<String>?,
         hasRoom: Bool = true,
         visit: (VisitedRecord) -> Bool
     ) throws(RelayError) -> Page {
@@ -82,7 +82,7 @@ package struct ZoneChanges: Sendable {
         guard let range = start.range(upTo: zone.lastChange) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
-        guard hasRoom, mostBytes > 0 else {
+        guard hasRoom, maxBytes > 0 else {
             end.position = 0
             return Page(zone: zone, token: token.flatMap { ChangeToken(encoded: $0) } ?? end, moreComing: true)
         }
@@ -92,7 +92,7 @@ package struct ZoneChanges: Sendable {
         var scan = Scan(range, after: start.position, listed: listed)
         // The initial listing skips pages of tombstones within one response.
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where scan.moreComing && !scan.isFull && scan.live < limit {
-            try pass(&scan, in: zone, from: reader, lendingAllBut: wholeTypes, visit: visit)
+            try pass(&scan, in: zone, from: reader, rowsExceptFor: wholeTypes, visit: visit)
         }
         if scan.moreComing, isReversed {
             end = end.reversed(below: scan.last, above: start.position)
@@ -102,9 +102,10 @@ package struct ZoneChanges: Sendable {
         }
         var page = Page(zone: zone, token: end, moreComing: scan.moreComing)
         page.bytes = scan.bytes
-        if let countsRest, !isReversed {
-            page.remaining = scan.moreComing ? try reader.countLive(in: zone, after: scan.last, atMost: countsRest) : 0
-            page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRest)
+        if let countsRemaining, !isReversed {
+            page.remaining =
+                scan.moreComing ? try reader.countLive(in: zone, after: scan.last, atMost: countsRemaining) : 0
+            page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRemaining)
         }
         return page
     }
@@ -114,7 +115,7 @@ package struct ZoneChanges: Sendable {
         _ scan: inout Scan,
         in zone: Zone,
         from reader: any StoreReader,
-        lendingAllBut wholeTypes: Set<String>?,
+        rowsExceptFor wholeTypes: Set<String>?,
         visit: (VisitedRecord) -> Bool
     ) throws(RelayError) {
         let (wanted, left, listed, aliases) = (limit - scan.live, scan.left, scan.listed, zone.aliases)
@@ -127,10 +128,10 @@ package struct ZoneChanges: Sendable {
             states: isListing ? .living : .all,
             backwards: isReversed,
             limit: wanted,
-            lendingAllBut: aliases.isEmpty ? wholeTypes : nil
+            rowsExceptFor: aliases.isEmpty ? wholeTypes : nil
         ) { record, position in
             count += 1
-            scan.meet(record, at: position, mostBytes)
+            scan.meet(record, at: position, maxBytes)
             if record.isDeleted, position <= listed { return !scan.isFull }
             scan.live += 1
             if let recordTypes, !recordTypes.contains(record.type) { return !scan.isFull }
@@ -152,7 +153,7 @@ package struct ZoneChanges: Sendable {
         epochs: Epochs,
         visit: (StoredRecord) -> Void
     ) throws(RelayError) -> Page {
-        try read(from: reader, epochs: epochs, lendingAllBut: nil) {
+        try read(from: reader, epochs: epochs, rowsExceptFor: nil) {
             if case .whole(let record) = $0 { visit(record) }
             return true
         }
@@ -163,7 +164,7 @@ package struct ZoneChanges: Sendable {
     private func refusal(in zone: Zone, _ reader: any StoreReader) throws(RelayError) -> RelayError {
         var error = RelayError.changeTokenExpired
         if zone.view == nil, let token = token.flatMap({ ChangeToken(encoded: $0) }), token.kind != .database {
-            error.formerZone = try reader.loss(of: zone.id, identity: token.log)
+            error.formerZone = try reader.deletionReason(of: zone.id, identity: token.log)
         }
         return error
     }
@@ -190,10 +191,10 @@ package struct ZoneChanges: Sendable {
             (self.range, left, last, self.listed) = (range, range, position, listed)
         }
 
-        mutating func meet(_ record: VisitedRecord, at position: UInt64, _ mostBytes: Int) {
+        mutating func meet(_ record: VisitedRecord, at position: UInt64, _ maxBytes: Int) {
             last = position
             bytes += record.bytes
-            isFull = bytes >= mostBytes
+            isFull = bytes >= maxBytes
         }
 
         /// Ends a pass; after the initial listing, the page continues with the changes made since the listing began.

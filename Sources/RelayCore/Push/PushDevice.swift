@@ -57,7 +57,7 @@ package struct PushDevice: Hashable, Sendable {
 /// Storage for push registrations.
 ///
 /// Calls block their thread like those of `Directory`. Safe to call from any thread.
-package protocol PushRegister: Sendable {
+package protocol PushDeviceStore: Sendable {
     /// Adds a registration, replacing an earlier one of the same user and device.
     ///
     /// Returns the identifiers of the removed registrations: the replaced one, and the user's oldest beyond `limit`.

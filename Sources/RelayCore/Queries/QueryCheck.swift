@@ -146,9 +146,9 @@ extension RecordType {
 }
 
 /// The indexes that a query requires, as `QueryCheck` enforces them; used to recommend indexes.
-package enum QueryNeeds {
+package enum RequiredIndexes {
     /// An index on one field.
-    package struct Mark: Hashable, Sendable {
+    package struct Entry: Hashable, Sendable {
         package var field: String
         package var index: Indexes
 
@@ -159,8 +159,8 @@ package enum QueryNeeds {
     }
 
     /// Returns the indexes that this query requires, whether or not the type has them.
-    package static func marks(of query: Query, type: RecordType) -> Set<Mark> {
-        var marks: Set<Mark> = []
+    package static func list(of query: Query, type: RecordType) -> Set<Entry> {
+        var list: Set<Entry> = []
         for filter in query.filters where filter.field != .anySearchable {
             let index: Indexes =
                 if filter.comparator.looksForTokens {
@@ -170,19 +170,19 @@ package enum QueryNeeds {
                 } else {
                     .queryable
                 }
-            marks.insert(Mark(name(of: filter.field), index))
+            list.insert(Entry(name(of: filter.field), index))
         }
-        if query.filters.isEmpty { marks.insert(Mark(name(of: .system(.recordName)), .queryable)) }
-        for sort in query.sorts { marks.insert(Mark(name(of: sort.field), .sortable)) }
-        return marks
+        if query.filters.isEmpty { list.insert(Entry(name(of: .system(.recordName)), .queryable)) }
+        for sort in query.sorts { list.insert(Entry(name(of: sort.field), .sortable)) }
+        return list
     }
 
     /// Returns whether the type has an index.
-    package static func has(_ mark: Mark, _ type: RecordType) -> Bool {
-        if let system = Query.SystemField(rawValue: mark.field) {
-            return type.indexes(of: .system(system)).contains(mark.index)
+    package static func has(_ entry: Entry, _ type: RecordType) -> Bool {
+        if let system = Query.SystemField(rawValue: entry.field) {
+            return type.indexes(of: .system(system)).contains(entry.index)
         }
-        return type.indexes(of: .own(mark.field)).contains(mark.index)
+        return type.indexes(of: .own(entry.field)).contains(entry.index)
     }
 
     /// The field's name in the schema language.

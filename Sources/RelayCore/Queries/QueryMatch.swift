@@ -20,8 +20,8 @@ package struct QueryMatch: Sendable {
     /// Whether there are no filters, so that every record matches.
     package var isEmpty: Bool { conditions.isEmpty }
 
-    package func holds(for values: QueryValues) -> Bool {
-        conditions.allSatisfy { $0.holds(for: values) }
+    package func matches(for values: QueryValues) -> Bool {
+        conditions.allSatisfy { $0.matches(for: values) }
     }
 }
 
@@ -50,7 +50,7 @@ private struct Condition: Sendable {
         }
     }
 
-    func holds(for values: QueryValues) -> Bool { isPositive(for: values) != isNegative }
+    func matches(for values: QueryValues) -> Bool { isPositive(for: values) != isNegative }
 
     private func isPositive(for values: QueryValues) -> Bool {
         switch comparator {
@@ -59,7 +59,7 @@ private struct Condition: Sendable {
         default: break
         }
         guard let value = values.value(of: filter.field) else { return false }
-        if case .list(_, let members) = value { return holds(forList: members) }
+        if case .list(_, let members) = value { return matches(forList: members) }
         switch comparator {
         case .equals, .in:
             return !equal(value, key: values.key(of: filter.field)).isEmpty
@@ -80,7 +80,7 @@ private struct Condition: Sendable {
         }
     }
 
-    private func holds(forList members: [FieldValue]) -> Bool {
+    private func matches(forList members: [FieldValue]) -> Bool {
         switch comparator {
         case .listContains, .listContainsAll:
             var missing = Set(keys.indices)

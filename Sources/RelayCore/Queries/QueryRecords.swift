@@ -11,7 +11,7 @@ package struct QueryRecords: Sendable {
     package var limit: Int
     package var bytes: Int
     package var position: Query.Position?
-    private let types: (any TypeWitness)?
+    private let types: (any TypePromotionCheck)?
 
     package init(
         _ query: Query,
@@ -20,7 +20,7 @@ package struct QueryRecords: Sendable {
         limit: Int,
         bytes: Int,
         after position: Query.Position? = nil,
-        types: (any TypeWitness)? = nil
+        types: (any TypePromotionCheck)? = nil
     ) {
         self.types = types
         self.query = query
@@ -62,12 +62,12 @@ package struct QueryRecords: Sendable {
             guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
             return [zone]
         }
-        return try reader.livingZones(in: database)
+        return try reader.liveZones(in: database)
     }
 
     /// Returns the query restricted to what the caller may read; `nil` if the caller can read no record of the type.
     private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
-        let query = query.meant(in: database)
+        let query = query.resolvingZoneOwners(in: database)
         guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {
             return query
         }
@@ -94,7 +94,7 @@ extension [ZoneID: RecordAliases] {
 /// Wire.md, "References".
 extension Query {
     /// Returns the query with the owners of the zones in its references filled in, from the caller's point of view.
-    func meant(in database: DatabaseAddress) -> Query {
+    func resolvingZoneOwners(in database: DatabaseAddress) -> Query {
         mappingReferences { reference in
             guard let named = reference.zone else { return reference }
             var reference = reference

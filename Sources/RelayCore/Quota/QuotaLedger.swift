@@ -7,24 +7,24 @@ import Wire
 /// records cost a few additions.
 struct QuotaLedger: ~Copyable {
     /// The remaining quota; `nil` if nothing is limited and therefore nothing is counted.
-    private var room: QuotaRoom?
+    private var room: RemainingQuota?
     private let zone: Zone
     private let writer: any StoreWriter
     /// Deleted records whose assets have not been counted as free yet.
-    private var leaving: [StoredRecord] = []
+    private var deletedRecords: [StoredRecord] = []
     /// Indexes of the operations that are counted as freeing quota.
-    private(set) var givers: Set<Int> = []
+    private(set) var operationsFreeingQuota: Set<Int> = []
     /// Indexes of the operations that must not be counted as freeing quota.
-    var nonGivers: Set<Int> = []
+    var operationsNotFreeingQuota: Set<Int> = []
     /// Assets that records of this request have started to use, and assets whose quota was freed in this request.
-    private var taken: Set<AssetHash> = []
+    private var newlyUsed: Set<AssetHash> = []
     private var freed: Set<AssetHash> = []
 
     /// - Parameters:
     ///   - room: The quota that is left before the request; `nil` if nothing is limited.
     ///   - zone: The zone of the records.
     ///   - writer: Used to count the uses of assets.
-    init(_ room: QuotaRoom?, of zone: Zone, in writer: any StoreWriter) {
+    init(_ room: RemainingQuota?, of zone: Zone, in writer: any StoreWriter) {
         self.room = room
         self.zone = zone
         self.writer = writer
@@ -44,78 +44,78 @@ struct QuotaLedger: ~Copyable {
     ) throws(RelayError) {
         guard room != nil else { return }
         var growth = StorageUse(of: record) - StorageUse(of: current)
-        var exchange = Exchange()
+        var assetChange = AssetChange()
         if bringsAssets || !allows(growth) {
-            exchange = try self.exchange(of: record, over: current)
-            growth.assets = exchange.growth
+            assetChange = try self.assetChange(of: record, over: current)
+            growth.assets = assetChange.growth
             if !allows(growth) {
-                try countLeaving()
-                exchange = try self.exchange(of: record, over: current)
-                growth.assets = exchange.growth
+                try countDeletedAssets()
+                assetChange = try self.assetChange(of: record, over: current)
+                growth.assets = assetChange.growth
             }
         }
         if growth.records < 0 || growth.assets < 0 {
-            if nonGivers.contains(place) { return }
-            givers.insert(place)
+            if operationsNotFreeingQuota.contains(place) { return }
+            operationsFreeingQuota.insert(place)
         }
         try room?.take(growth)
-        taken.formUnion(exchange.comes)
-        freed = freed.subtracting(exchange.comes).union(exchange.goes)
+        newlyUsed.formUnion(assetChange.added)
+        freed = freed.subtracting(assetChange.added).union(assetChange.removed)
     }
 
     /// Counts a record that operation `place` deletes.
     mutating func delete(_ record: StoredRecord, at place: Int) {
-        guard room != nil, !nonGivers.contains(place) else { return }
-        givers.insert(place)
-        room?.give(StorageUse(of: record))
-        leaving.append(record)
+        guard room != nil, !operationsNotFreeingQuota.contains(place) else { return }
+        operationsFreeingQuota.insert(place)
+        room?.release(StorageUse(of: record))
+        deletedRecords.append(record)
     }
 
     private func allows(_ growth: StorageUse) -> Bool { room?.allows(growth) ?? true }
 
     /// The effect of a record's assets on the zone.
-    private struct Exchange {
+    private struct AssetChange {
         /// Bytes of assets that are new to the zone, minus those that only this record uses and no longer references.
         var growth: Int64 = 0
-        var comes: Set<AssetHash> = []
-        var goes: Set<AssetHash> = []
+        var added: Set<AssetHash> = []
+        var removed: Set<AssetHash> = []
     }
 
-    private func exchange(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Exchange {
+    private func assetChange(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> AssetChange {
         let (new, old) = (Self.assets(of: record), current.map(Self.assets(of:)) ?? [:])
-        var exchange = Exchange()
+        var assetChange = AssetChange()
         for (hash, size) in new where old[hash] == nil {
-            exchange.comes.insert(hash)
-            if try isNew(hash) { exchange.growth += size }
+            assetChange.added.insert(hash)
+            if try isNew(hash) { assetChange.growth += size }
         }
         for (hash, size) in old where new[hash] == nil {
             guard try isLastUse(hash) else { continue }
-            exchange.goes.insert(hash)
-            exchange.growth -= size
+            assetChange.removed.insert(hash)
+            assetChange.growth -= size
         }
-        return exchange
+        return assetChange
     }
 
     /// Returns whether an asset uses storage in the zone that it did not use before.
     private func isNew(_ hash: AssetHash) throws(RelayError) -> Bool {
-        if freed.contains(hash) || taken.contains(hash) { return freed.contains(hash) }
+        if freed.contains(hash) || newlyUsed.contains(hash) { return freed.contains(hash) }
         return try assetUses(hash) == 0
     }
 
     /// Returns whether the zone no longer needs an asset once this record stops using it.
     private func isLastUse(_ hash: AssetHash) throws(RelayError) -> Bool {
-        if freed.contains(hash) || taken.contains(hash) { return false }
+        if freed.contains(hash) || newlyUsed.contains(hash) { return false }
         return try assetUses(hash) == 1
     }
 
-    private mutating func countLeaving() throws(RelayError) {
-        for record in leaving {
+    private mutating func countDeletedAssets() throws(RelayError) {
+        for record in deletedRecords {
             for (hash, size) in Self.assets(of: record) where try isLastUse(hash) {
-                room?.give(StorageUse(assets: size))
+                room?.release(StorageUse(assets: size))
                 freed.insert(hash)
             }
         }
-        leaving = []
+        deletedRecords = []
     }
 
     /// Returns no assets for an unreadable record, so that saving over it can repair it.

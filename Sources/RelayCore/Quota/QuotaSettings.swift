@@ -24,7 +24,7 @@ package struct QuotaSettings: Hashable, Sendable {
     /// The limit of one user's private database, records and assets together.
     package var privateBytes: Int64? = 5_000_000_000
     /// The limits of users who have one of their own; `Int64.max` means unlimited.
-    package var ownPrivateBytes: [UserID: Int64] = [:]
+    package var userPrivateBytes: [UserID: Int64] = [:]
     /// The limit for records in a container's public database.
     package var publicRecords: Growing? = Growing(base: 100_000_000, perUser: 3_000_000)
     /// The limit for assets in a container's public database.
@@ -52,20 +52,20 @@ package struct QuotaSettings: Hashable, Sendable {
         in zone: ZoneID,
         by scope: DatabaseScope,
         from reader: any StoreReader
-    ) throws(RelayError) -> QuotaRoom? {
+    ) throws(RelayError) -> RemainingQuota? {
         guard zone.owner == Zone.publicOwner else {
-            let own = ownPrivateBytes.isEmpty ? nil : ownPrivateBytes[zone.owner]
+            let own = userPrivateBytes.isEmpty ? nil : userPrivateBytes[zone.owner]
             guard let privateBytes = own ?? privateBytes, privateBytes < .max else { return nil }
             let use = try reader.storageUse(of: zone.owner)
-            return QuotaRoom(use: use, total: privateBytes, whose: scope == .shared ? .zoneOwner : .caller)
+            return RemainingQuota(use: use, total: privateBytes, owner: scope == .shared ? .zoneOwner : .caller)
         }
         guard publicRecords != nil || publicAssets != nil else { return nil }
         let users = try reader.userCount
-        return QuotaRoom(
+        return RemainingQuota(
             use: try reader.storageUse(of: zone.owner),
             records: publicRecords?.bytes(forUsers: users),
             assets: publicAssets?.bytes(forUsers: users),
-            whose: .container
+            owner: .container
         )
     }
 }
@@ -97,7 +97,7 @@ package struct ContainerQuota: Hashable, Sendable {
 }
 
 /// All limits that operators have set for individual users and containers.
-package struct OwnQuotas: Hashable, Sendable {
+package struct QuotaOverrides: Hashable, Sendable {
     /// Limits of private databases, by the user IDs in each container.
     package var users: [ContainerEnvironment: [UserID: Int64]]
     package var containers: [ContainerEnvironment: ContainerQuota]

@@ -14,10 +14,10 @@ package final class PreparedFields: Sendable {
 /// grow.
 package struct FieldPreparation: Sendable {
     /// The fields to set, encoded for storage.
-    package var text: FieldsText
+    package var text: EncodedFields
     package var cleared: Set<String>
     /// Fields with assets or references, in order.
-    package var links: [FieldsText.Known] = []
+    package var links: [EncodedFields.DecodedField] = []
     /// Assets with a valid receipt, which must be stored when the record is saved.
     package var freshAssets: [AssetHash] = []
     /// Fields with assets without a receipt; the stored record must already contain them.
@@ -30,12 +30,12 @@ package struct FieldPreparation: Sendable {
     /// Throws the record's error: a type or field that is unknown and may not be added, or an invalid value.
     package init(
         _ record: borrowing RecordInput,
-        ofType known: KnownType,
+        ofType known: CompiledRecordType,
         in zone: ZoneID,
         of database: DatabaseAddress,
         rules: SchemaRules
     ) throws(RelayError) {
-        text = FieldsText()
+        text = EncodedFields()
         cleared = []
         let isShare = known.name == Share.recordType
         let mayGrow = isShare || rules.mayGrow
@@ -63,8 +63,10 @@ package struct FieldPreparation: Sendable {
                 continue
             }
             var entry = try Self.entry(field, of: record, declared: declared, rules: rules)
-            if declared.type.isAsset { entry.value = try judge(entry.value, of: entry.name, rules) }
-            if declared.type.isReference { entry.value = try settle(entry.value, of: entry.name, zone, database) }
+            if declared.type.isAsset { entry.value = try verifyAssets(entry.value, of: entry.name, rules) }
+            if declared.type.isReference {
+                entry.value = try resolveReferences(entry.value, of: entry.name, zone, database)
+            }
             if declared.type.isAsset || declared.type.isReference { links.append((writer.count, entry)) }
             writer.add(entry)
         }
@@ -77,7 +79,8 @@ package struct FieldPreparation: Sendable {
             throw .unknownType(
                 name,
                 rules.types,
-                else: "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
+                else: "Record type '\(name.prefix(64))' does not exist in this environment; "
+                    + SchemaRules.growthRefusal
             )
         }
         // A name that no schema can contain is reported like an unknown type, but a violated length limit as such.
@@ -101,13 +104,13 @@ package struct FieldPreparation: Sendable {
     }
 
     /// Replaces assets by what their receipts prove, and drops values that are not stored.
-    private mutating func judge(
+    private mutating func verifyAssets(
         _ value: FieldValue,
         of field: String,
         _ rules: SchemaRules
     ) throws(RelayError) -> FieldValue {
         try value.mappingAssets { asset throws(RelayError) in
-            switch rules.assets.verdict(asset) {
+            switch rules.assets.receiptStatus(asset) {
             case .fresh(let hash, let size):
                 guard hash.checksum == asset.fileChecksum else { throw .assetRefused(field) }
                 freshAssets.append(hash)
@@ -121,7 +124,7 @@ package struct FieldPreparation: Sendable {
     }
 
     /// Fills in the owner of references that name a zone, which must be the record's own.
-    private mutating func settle(
+    private mutating func resolveReferences(
         _ value: FieldValue,
         of field: String,
         _ zone: ZoneID,
@@ -162,7 +165,7 @@ package struct FieldPreparation: Sendable {
         } else if field.isEncrypted {
             throw .badRequest("Attempt to save encrypted data in non encrypted field type, field '\(name)'")
         }
-        if let tag = field.tag, tag != declared.type, !(declared.number == .open && tag == .scalar(.int64)) {
+        if let tag = field.tag, tag != declared.type, !(declared.number == .unspecified && tag == .scalar(.int64)) {
             throw .badRequest(
                 "invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)"
             )

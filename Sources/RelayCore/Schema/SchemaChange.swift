@@ -6,7 +6,7 @@ import Wire
 /// The schema is replaced as a whole or not at all. See SchemaLanguage.md, "Changing a schema".
 package struct SchemaChange: Sendable {
     /// A reason why an element may not change.
-    package struct Offence: Hashable, Sendable {
+    package struct Violation: Hashable, Sendable {
         package var element: SchemaElement
         /// A sentence without its final period.
         package var reason: String
@@ -14,10 +14,10 @@ package struct SchemaChange: Sendable {
 
     /// The environment's schema after the change, with the current version and members.
     package let result: Schema
-    package private(set) var offences: [Offence] = []
+    package private(set) var violations: [Violation] = []
     package let difference: SchemaDifference
 
-    package var isAllowed: Bool { offences.isEmpty }
+    package var isAllowed: Bool { violations.isEmpty }
 
     /// Replaces the development schema by a parsed text, checked against both environments' schemas.
     package init(importing text: Schema, over development: Schema, production: Schema) {
@@ -37,13 +37,13 @@ package struct SchemaChange: Sendable {
             "in development, where its type can change only after 'zonecast schema reset'"
         )
         forbidRetyping(
-            of: Schema(types: development.retired.mapValues { RecordType(fields: $0) }),
+            of: Schema(types: development.removedFields.mapValues { RecordType(fields: $0) }),
             to: new,
             "in values that development's records may still contain; its type can change only after 'zonecast schema reset'"
         )
         protectRoles(of: development, "development", from: new)
         protectRoles(of: production, "production", from: new)
-        offences.sort { $0.element < $1.element }
+        violations.sort { $0.element < $1.element }
     }
 
     /// Replaces the production schema by the development schema.
@@ -54,7 +54,7 @@ package struct SchemaChange: Sendable {
         protect(production, from: new, "is in production but not in development; a promotion removes nothing")
         forbidRetyping(of: production, to: new, "in production, where types never change")
         protectRoles(of: production, "production", from: new)
-        offences.sort { $0.element < $1.element }
+        violations.sort { $0.element < $1.element }
     }
 
     private mutating func protect(_ old: Schema, from new: Schema, _ reason: String) {
@@ -75,8 +75,11 @@ package struct SchemaChange: Sendable {
                 guard let after = new.types[name]?.fields[field], !before.mayBecome(after) else { continue }
                 let element = SchemaElement.field(type: name, field)
                 // Reports each element once: what is in production is in development too.
-                guard !offences.contains(where: { $0.element == element }) else { continue }
-                add(element, "cannot become \(FieldForm(after).text): it is \(FieldForm(before).text) \(reason)")
+                guard !violations.contains(where: { $0.element == element }) else { continue }
+                add(
+                    element,
+                    "cannot become \(FieldDeclaration(after).text): it is \(FieldDeclaration(before).text) \(reason)"
+                )
             }
         }
     }
@@ -95,15 +98,17 @@ package struct SchemaChange: Sendable {
     }
 
     private mutating func add(_ element: SchemaElement, _ reason: String) {
-        offences.append(Offence(element: element, reason: reason))
+        violations.append(Violation(element: element, reason: reason))
     }
 }
 
 extension RecordType.Field {
-    /// Returns whether stored values keep their type: only an open NUMBER may be settled.
+    /// Returns whether stored values keep their type: only the type of an undecided NUMBER may change.
     fileprivate func mayBecome(_ new: RecordType.Field) -> Bool {
-        if isEncrypted == new.isEncrypted, type == new.type { return new.number != .open || number == .open }
-        guard number == .open, new.number == .settled, !new.isEncrypted else { return false }
+        if isEncrypted == new.isEncrypted, type == new.type {
+            return new.number != .unspecified || number == .unspecified
+        }
+        guard number == .unspecified, new.number == .preferred, !new.isEncrypted else { return false }
         if case .list = type { return new.type == .list(.int64) }
         return new.type == .scalar(.int64)
     }
@@ -125,7 +130,7 @@ extension Schema {
         var result = self
         result.version = old.version
         result.members = old.members
-        result.retired = old.retired
+        result.removedFields = old.removedFields
         return result
     }
 }
@@ -198,15 +203,15 @@ package struct SchemaDifference: Hashable, Sendable {
 
     private mutating func compare(_ element: SchemaElement, _ old: RecordType.Field?, _ new: RecordType.Field?) {
         guard let new else {
-            return changes.append(.init(.removeField, element, before: old.map { FieldForm($0).text } ?? ""))
+            return changes.append(.init(.removeField, element, before: old.map { FieldDeclaration($0).text } ?? ""))
         }
-        let form = FieldForm(new)
+        let form = FieldDeclaration(new)
         guard let old else {
             let words = [form.text] + new.indexes.keywords
             return changes.append(.init(.addField, element, after: words.joined(separator: " ")))
         }
-        if FieldForm(old) != form {
-            changes.append(.init(.changeField, element, before: FieldForm(old).text, after: form.text))
+        if FieldDeclaration(old) != form {
+            changes.append(.init(.changeField, element, before: FieldDeclaration(old).text, after: form.text))
         }
         compare(element, old.indexes, new.indexes)
     }

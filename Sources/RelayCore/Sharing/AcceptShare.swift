@@ -17,31 +17,31 @@ package struct ShareVisitor: Hashable, Sendable {
 }
 
 /// A visitor's relation to a share.
-package enum ShareStanding: Hashable, Sendable {
+package enum ShareRelation: Hashable, Sendable {
     case owner
     case participant(Share.Participant)
     /// May join through the public link.
-    case welcome(Share.Permission)
+    case mayJoin(Share.Permission)
     /// As far as the relay can tell, not invited.
-    case stranger
+    case notInvited
 
     package init(_ visitor: ShareVisitor, to share: Share, of owner: UserID) {
         guard let user = visitor.caller.user else {
-            self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
+            self = share.publicPermission == .none ? .notInvited : .mayJoin(share.publicPermission)
             return
         }
         if user == owner {
             self = .owner
         } else if let known = share.participant(user), known.isNamed {
             self = .participant(known)
-        } else if let meant = share.participants.first(where: { visitor.isProven(by: $0) }) {
-            self = .participant(meant)
+        } else if let invited = share.participants.first(where: { visitor.isProven(by: $0) }) {
+            self = .participant(invited)
         } else if share.blocked.contains(user) {
-            self = .stranger
-        } else if let meant = share.participants.first(where: { visitor.isMeant(by: $0) }) {
-            self = .participant(meant)
+            self = .notInvited
+        } else if let invited = share.participants.first(where: { visitor.isIdentified(by: $0) }) {
+            self = .participant(invited)
         } else {
-            self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
+            self = share.publicPermission == .none ? .notInvited : .mayJoin(share.publicPermission)
         }
     }
 }
@@ -53,7 +53,7 @@ extension ShareVisitor {
     }
 
     /// Whether an invitation to an address is for this visitor.
-    fileprivate func isMeant(by participant: Share.Participant) -> Bool {
+    fileprivate func isIdentified(by participant: Share.Participant) -> Bool {
         guard !participant.hasAccepted, let contact = participant.contact else { return false }
         if let user = participant.user { return user == caller.user }
         return contacts.contains(contact)
@@ -68,14 +68,14 @@ package struct FoundShare: Sendable {
     package var share: Share
     /// The root record of a shared hierarchy; `nil` for a zone-wide share.
     package var root: StoredRecord?
-    package var standing: ShareStanding
+    package var relation: ShareRelation
 
-    package init(zone: Zone, record: StoredRecord, share: Share, root: StoredRecord?, standing: ShareStanding) {
+    package init(zone: Zone, record: StoredRecord, share: Share, root: StoredRecord?, relation: ShareRelation) {
         self.zone = zone
         self.record = record
         self.share = share
         self.root = root
-        self.standing = standing
+        self.relation = relation
     }
 }
 
@@ -129,20 +129,20 @@ package struct AcceptShare: Sendable {
         let root = try share.root.flatMap { name throws(RelayError) in
             try reader.records(named: [name], in: zone)[name]
         }
-        let standing = ShareStanding(visitor, to: share, of: zone.id.owner)
-        return FoundShare(zone: zone, record: record, share: share, root: root, standing: standing)
+        let relation = ShareRelation(visitor, to: share, of: zone.id.owner)
+        return FoundShare(zone: zone, record: record, share: share, root: root, relation: relation)
     }
 
     /// Accepts the share.
     ///
-    /// Changes nothing if the visitor has already joined, is the owner or is not invited; the result's `standing` tells
+    /// Changes nothing if the visitor has already joined, is the owner or is not invited; the result's `relation` tells
     /// which.
     package func run(in writer: any StoreWriter) throws(RelayError) -> FoundShare {
         var found = try look(in: writer)
         guard let user = visitor.caller.user else { throw .accessDenied }
         var share = found.share
-        switch found.standing {
-        case .owner, .stranger: return found
+        switch found.relation {
+        case .owner, .notInvited: return found
         case .participant(let known):
             guard !known.hasAccepted else { return found }
             share.participants = share.participants.compactMap { participant in
@@ -154,7 +154,7 @@ package struct AcceptShare: Sendable {
             }
             leaveOpen(known, in: &share)
             share.requesters.removeAll { $0 == user }
-        case .welcome(let permission):
+        case .mayJoin(let permission):
             guard share.participants.count + 1 < participantLimit else { throw .tooManyParticipants(participantLimit) }
             var joined = Share.Participant(
                 id: newID(),
@@ -170,7 +170,7 @@ package struct AcceptShare: Sendable {
         found.record = try writer.save(share, in: found.record, of: found.zone, by: visitor.caller, now: now)
         found.zone = try writer.zone(found.zone.id) ?? found.zone
         found.share = share
-        found.standing = ShareStanding(visitor, to: share, of: found.zone.id.owner)
+        found.relation = ShareRelation(visitor, to: share, of: found.zone.id.owner)
         return found
     }
 }
@@ -188,15 +188,15 @@ package struct RequestAccess: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) {
         let found = try opening.look(in: writer)
         guard let user = opening.visitor.caller.user else { throw .accessDenied }
-        switch found.standing {
-        case .stranger: break
+        switch found.relation {
+        case .notInvited: break
         case .participant(let known) where !known.hasAccepted:
             throw RelayError(
                 .badRequest,
                 "This account is invited already. Accept the invitation.",
                 fineCode: .participantAlreadyInvited
             )
-        case .owner, .participant, .welcome: return
+        case .owner, .participant, .mayJoin: return
         }
         var share = found.share
         guard share.allowsAccessRequests, !share.blocked.contains(user) else { throw .shareNotFound }
@@ -217,7 +217,7 @@ package struct RequestAccess: Sendable {
 ///
 /// Runs when a user with a verified address signs in, because they may have had no account when they were invited. The
 /// share records do not change: the owner sees the user only after the user has joined.
-package struct BindInvitations: Sendable {
+package struct AssignInvitations: Sendable {
     package var user: UserID
     package var contacts: [Share.Contact]
 
@@ -233,7 +233,7 @@ package struct BindInvitations: Sendable {
 
     package func run(in writer: any StoreWriter) throws(RelayError) {
         guard !contacts.isEmpty else { return }
-        try writer.giveInvitations(to: contacts, to: user)
+        try writer.assignInvitations(to: contacts, to: user)
     }
 }
 
@@ -252,7 +252,7 @@ extension StoreWriter {
         saved.modified = .init(
             at: now,
             by: caller.user ?? zone.id.owner,
-            device: DeviceMark(deviceID: caller.deviceID)
+            device: DeviceFingerprint(deviceID: caller.deviceID)
         )
         try put([saved], replacing: [saved.name: record], in: zone, by: caller.deviceID)
         return saved

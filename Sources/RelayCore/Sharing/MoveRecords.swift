@@ -52,7 +52,7 @@ package struct MoveRecords: Sendable {
     package var limits: Limits
     package var now: Timestamp
     /// The request's idempotency key; `nil`: a repeated request is judged by the current state.
-    package var mark: WriteMark?
+    package var idempotencyKey: IdempotencyKey?
 
     package init(
         _ items: [Item]?,
@@ -97,18 +97,18 @@ package struct MoveRecords: Sendable {
     /// Decides everything, then writes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         try check()
-        if try mark?.earlier(in: writer) != nil { return try repeated(in: writer) }
+        if try idempotencyKey?.earlier(in: writer) != nil { return try repeated(in: writer) }
         let from = try writer.zone(source)
         // An earlier attempt of this request may have deleted the source.
         guard from != nil || deletesSource else { throw .zoneNotFound }
         let to = try writer.zone(destination)
         if to == nil { try checkNewZone(in: writer) }
         let asked = if let items { items } else { try all(of: from, in: writer) }
-        var move = FoundForMove(request: self, source: from, destination: to)
+        var move = MovePlan(request: self, source: from, destination: to)
         try move.load(asked, from: writer)
-        var outcomes = asked.map { move.judge($0) }
+        var outcomes = asked.map { move.decide($0) }
         for (index, item) in asked.enumerated() where outcomes[index].error == nil && move.moving[item.name] != nil {
-            if let error = try move.tornReference(of: item.name, in: writer) {
+            if let error = try move.crossZoneReference(of: item.name, in: writer) {
                 outcomes[index] = .failed(name: item.name, error, server: nil)
             }
         }
@@ -120,7 +120,13 @@ package struct MoveRecords: Sendable {
             return Result(source: from, destination: to, outcomes: outcomes)
         }
         let result = try carryOut(move, outcomes, in: writer)
-        if let mark { try writer.keep(DoneWrite(print: mark.print), as: mark.id, by: mark.user) }
+        if let idempotencyKey {
+            try writer.keep(
+                IdempotencyRecord(fingerprint: idempotencyKey.fingerprint),
+                as: idempotencyKey.id,
+                by: idempotencyKey.user
+            )
+        }
         return result
     }
 
@@ -146,7 +152,7 @@ package struct MoveRecords: Sendable {
         )
     }
 
-    private func carryOut(_ move: FoundForMove, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError)
+    private func carryOut(_ move: MovePlan, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError)
         -> Result
     {
         let device = database.caller.deviceID
@@ -219,7 +225,7 @@ package struct MoveRecords: Sendable {
     }
 
     private var stamp: StoredRecord.Stamp {
-        .init(at: now, by: source.owner, device: DeviceMark(deviceID: database.caller.deviceID))
+        .init(at: now, by: source.owner, device: DeviceFingerprint(deviceID: database.caller.deviceID))
     }
 
     private func all(of zone: Zone?, in writer: any StoreWriter) throws(RelayError) -> [Item] {
@@ -263,7 +269,7 @@ package struct MoveRecords: Sendable {
 }
 
 /// The records that a move concerns, read before anything is written.
-struct FoundForMove {
+struct MovePlan {
     let request: MoveRecords
     let source: Zone?
     let destination: Zone?
@@ -292,7 +298,7 @@ struct FoundForMove {
         }
     }
 
-    func judge(_ item: MoveRecords.Item) -> MoveRecords.Outcome {
+    func decide(_ item: MoveRecords.Item) -> MoveRecords.Outcome {
         let there = before[item.name].flatMap { $0.isDeleted ? nil : $0 }
         func refusal(_ error: RelayError) -> MoveRecords.Outcome {
             .failed(name: item.name, error, server: error.code == .conflict ? moving[item.name] : there)
@@ -302,7 +308,7 @@ struct FoundForMove {
             return refusal(RelayError(.exists, "The destination has a record of that name already."))
         }
         if record.isShare { return refusal(.badRequest("A share's own record stays in its zone.")) }
-        if record.shareMark?.record != nil, !request.deletesSource { return refusal(.alreadyShared) }
+        if record.shareReference?.record != nil, !request.deletesSource { return refusal(.alreadyShared) }
         if let tag = item.changeTag, tag != record.changeTag {
             return refusal(RelayError(.conflict, "client oplock error moving record"))
         }
@@ -316,15 +322,15 @@ struct FoundForMove {
     /// behind.
     ///
     /// Only parents, `VALIDATE` and `DELETE_SELF` references count.
-    func tornReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
+    func crossZoneReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
         guard let record = moving[name], let source else { return nil }
         var targets = [record.parent].compactMap { $0 }
-        if let binding = try? FieldsJSON.bindingReferences(in: record.fields) {
+        if let binding = try? FieldsJSON.enforcedReferences(in: record.fields) {
             targets += binding.map(\.reference.recordName)
         }
         for target in targets where moving[target] == nil && before[target].map(\.isDeleted) ?? true {
             let stays = try writer.records(named: [target], in: source)[target].map { !$0.isDeleted } ?? false
-            if stays { return .torn(target) }
+            if stays { return .referenceAcrossZones(target) }
         }
         var holder: String?
         try writer.visitReferences(to: name, in: source) { reference in
@@ -332,7 +338,7 @@ struct FoundForMove {
             holder = reference.source
             return false
         }
-        return holder.map { .torn($0) }
+        return holder.map { .referenceAcrossZones($0) }
     }
 }
 
@@ -345,7 +351,7 @@ extension RelayError {
         )
     }
 
-    fileprivate static func torn(_ name: String) -> RelayError {
+    fileprivate static func referenceAcrossZones(_ name: String) -> RelayError {
         RelayError(
             .validatingReferenceError,
             "References cannot cross zones, and the record '\(name)' would stay behind. Move it in the same request."

@@ -90,7 +90,7 @@ extension StoreReader {
 
 extension ModifyRecords {
     /// Returns the request with shown names replaced by stored names.
-    func byKeptNames(_ aliases: RecordAliases) -> ModifyRecords {
+    func withStoredNames(_ aliases: RecordAliases) -> ModifyRecords {
         aliases.isEmpty ? self : renamed { aliases.exchanged($0) }
     }
 }
@@ -134,25 +134,25 @@ extension ModifyRecords.Decision {
     /// References that a field already contains are not changed. A DELETE_SELF reference to an invisible record would
     /// disclose it, through the limit on such references and by being deleted with it. Such a reference gets a
     /// generated name, as if there were no record.
-    mutating func settleNames(
+    mutating func resolveReferenceNames(
         of prepared: inout FieldPreparation,
         over current: StoredRecord?
     ) throws(RelayError) {
         guard let hides, !aliases.isEmpty || !prepared.references.isEmpty else { return }
-        var held: [String: Set<String>] = [:]
+        var currentTargets: [String: Set<String>] = [:]
         for entry in (current.flatMap { try? FieldsJSON.decode($0.fields) }) ?? [] {
-            held[entry.name] = Set(entry.value.references.map(\.recordName))
+            currentTargets[entry.name] = Set(entry.value.references.map(\.recordName))
         }
         for (field, reference) in prepared.references where reference.action == .deleteSelf {
-            settledReferences += 1
-            guard settledReferences <= Self.mostSettledReferences else { throw .tooManyToSettle }
+            resolvedReferences += 1
+            guard resolvedReferences <= Self.maxResolvedReferences else { throw .tooManyToResolve }
             let name = reference.recordName
-            guard held[field]?.contains(name) != true, aliases.target(name) == name else { continue }
+            guard currentTargets[field]?.contains(name) != true, aliases.target(name) == name else { continue }
             if try hides(name) { _ = addAlias(name, at: outcomes.count) }
         }
         guard !aliases.isEmpty else { return }
         prepared.mapReferences { field, reference in
-            guard held[field]?.contains(reference.recordName) != true else { return reference }
+            guard currentTargets[field]?.contains(reference.recordName) != true else { return reference }
             var reference = reference
             reference.recordName = aliases.target(reference.recordName)
             return reference
@@ -161,7 +161,7 @@ extension ModifyRecords.Decision {
 
     /// Maximum number of DELETE_SELF references in a participant's request; each may need a lookup while the writer is
     /// held.
-    private static var mostSettledReferences: Int { 2_000 }
+    private static var maxResolvedReferences: Int { 2_000 }
 
     // MARK: Outcomes
 
@@ -192,7 +192,7 @@ extension ModifyRecords.Decision {
 }
 
 extension RelayError {
-    fileprivate static let tooManyToSettle = RelayError(
+    fileprivate static let tooManyToResolve = RelayError(
         .badRequest,
         "A participant's request may have at most 2000 references with DELETE_SELF. Save fewer at once.",
         fineCode: .limitExceeded

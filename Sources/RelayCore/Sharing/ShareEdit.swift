@@ -110,17 +110,17 @@ package struct ShareEdit: Sendable {
         var added: [Share.Participant] = []
         for input in wanted where !isOwner(input, of: share) && !input.isRemoved {
             let (user, contact) = try whom(input)
-            if var known = share.participants.first(where: { $0.isMeant(by: input, user, contact) }) {
+            if var known = share.participants.first(where: { $0.isIdentified(by: input, user, contact) }) {
                 known.permission = input.permission ?? known.permission
                 if known.role != .publicUser, let role = input.role, role == .user || role == .administrator {
                     known.role = role
                 }
                 if known.role == .publicUser { known.permission = share.publicPermission }
                 kept[known.id] = known
-            } else if let index = added.firstIndex(where: { $0.isMeant(by: input, user, contact) }) {
+            } else if let index = added.firstIndex(where: { $0.isIdentified(by: input, user, contact) }) {
                 added[index].permission = input.permission ?? added[index].permission
             } else {
-                guard user != nil || contact != nil || input.isForAnybody, user != owner else { continue }
+                guard user != nil || contact != nil || input.isOneTimeLink, user != owner else { continue }
                 // Existing shares may have such a number, but as a new invitation it could reach people in any country.
                 if case .phone(let number)? = contact, !number.hasPrefix("+") { throw .phoneWithoutCountry }
                 if let user, contact == nil, !isSomebody(user, share) { throw .nobody }
@@ -149,7 +149,7 @@ package struct ShareEdit: Sendable {
     ) -> Share.Participant {
         // A client identifies the recipient of a private link by an ID that it has generated.
         let wanted = input.id.flatMap { id -> String? in
-            guard input.isForAnybody, Self.isID(id), id != Self.ownerID else { return nil }
+            guard input.isOneTimeLink, Self.isID(id), id != Self.ownerID else { return nil }
             return (share.participants + others).contains { $0.id == id } ? nil : id
         }
         var participant = Share.Participant(
@@ -160,7 +160,7 @@ package struct ShareEdit: Sendable {
             contact: contact
         )
         participant.added = now
-        participant.hasAsked = contact == nil && user.map(share.requesters.contains) ?? false
+        participant.hasRequestedAccess = contact == nil && user.map(share.requesters.contains) ?? false
         return participant
     }
 
@@ -203,7 +203,7 @@ package struct ShareEdit: Sendable {
 }
 
 extension Share.Participant {
-    fileprivate func isMeant(by input: ParticipantInput, _ user: UserID?, _ contact: Share.Contact?) -> Bool {
+    fileprivate func isIdentified(by input: ParticipantInput, _ user: UserID?, _ contact: Share.Contact?) -> Bool {
         if input.id == id { return true }
         // Must not disclose that an address belongs to the account of an existing participant.
         if let contact { return contact == self.contact }

@@ -53,9 +53,9 @@ extension StoreReader {
     }
 
     /// Returns the database's live zones, in the order of their latest changes.
-    package func livingZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
+    package func liveZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
         if database.scope == .shared { return try allShared(in: database).filter { !$0.isDeleted } }
-        return try database.owner.map(livingZones(of:)) ?? []
+        return try database.owner.map(liveZones(of:)) ?? []
     }
 
     /// Returns the database's live zones and those deleted after a change, in the order of their latest changes.
@@ -72,8 +72,8 @@ extension StoreReader {
             return (zones, all.last?.lastChange ?? 0)
         }
         guard let owner = database.owner else { return ([], 0) }
-        let living = try livingZones(of: owner)
-        let latest = try max(living.last?.lastChange ?? 0, lastEnd(ofZonesOf: owner))
+        let living = try liveZones(of: owner)
+        let latest = try max(living.last?.lastChange ?? 0, lastDeletion(ofZonesOf: owner))
         guard let change, change < latest else { return (living, latest) }
         let ended = try endedZones(of: owner, after: change)
         return ((living + ended).sorted { $0.lastChange < $1.lastChange }, latest)

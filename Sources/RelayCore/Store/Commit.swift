@@ -83,15 +83,15 @@ package struct CommittedRecord: Hashable, Sendable {
     /// A user with whom the record is, or was, shared.
     package struct Viewer: Hashable, Sendable {
         package var user: UserID
-        package var sawIt: Bool
-        package var seesIt: Bool
+        package var couldSee: Bool
+        package var canSee: Bool
         /// The names under which this user knows the zone's records.
         package var aliases: RecordAliases
 
-        package init(user: UserID, sawIt: Bool, seesIt: Bool, aliases: RecordAliases = RecordAliases()) {
+        package init(user: UserID, couldSee: Bool, canSee: Bool, aliases: RecordAliases = RecordAliases()) {
             self.user = user
-            self.sawIt = sawIt
-            self.seesIt = seesIt
+            self.couldSee = couldSee
+            self.canSee = canSee
             self.aliases = aliases
         }
     }

@@ -41,7 +41,7 @@ package protocol StoreCatalog: Sendable {
 
     /// Returns the container's assets, creating the folder if necessary; the caller has checked that the container
     /// exists.
-    func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep
+    func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetStore
 }
 
 /// One committed state of a store.
@@ -54,16 +54,16 @@ package protocol StoreReader {
 
     /// Returns the owner's live zones in the order of their latest changes; O(live zones), deleted zones are not
     /// scanned.
-    func livingZones(of owner: UserID) throws(RelayError) -> [Zone]
+    func liveZones(of owner: UserID) throws(RelayError) -> [Zone]
 
     /// Returns the zones that were deleted after a change, in the order of their deletion.
     func endedZones(of owner: UserID, after change: UInt64) throws(RelayError) -> [Zone]
 
     /// Returns how a zone was deleted; `nil` if no zone had this ID and identity, or if it still exists.
-    func loss(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneLoss?
+    func deletionReason(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneDeletionReason?
 
     /// Returns the change number of the owner's latest zone deletion; 0 if there was none.
-    func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64
+    func lastDeletion(ofZonesOf owner: UserID) throws(RelayError) -> UInt64
 
     /// Returns the number of a user's live zones; deleted zones are not scanned.
     func zoneCount(of owner: UserID) throws(RelayError) -> Int
@@ -100,7 +100,7 @@ package protocol StoreReader {
     /// Visits the records whose latest change is in `range`, tombstones included, `limit` of them at most.
     ///
     /// Visits them in the order of their changes, or backwards. The position passed to `visit` is the number of that
-    /// change. With `FeedStates.living`, tombstones may be left out; they then cost nothing.
+    /// change. With `FeedFilter.living`, tombstones may be left out; they then cost nothing.
     ///
     /// For a participant's view of a zone, visits what the view shows. A record that became visible has a position of
     /// its own, and one that became invisible is visited as a tombstone.
@@ -110,10 +110,10 @@ package protocol StoreReader {
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
-        states: FeedStates,
+        states: FeedFilter,
         backwards: Bool,
         limit: Int,
-        lendingAllBut wholeTypes: Set<String>?,
+        rowsExceptFor wholeTypes: Set<String>?,
         _ visit: (VisitedRecord, _ position: UInt64) -> Bool
     ) throws(RelayError)
 
@@ -160,14 +160,14 @@ package protocol StoreReader {
     func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64]
 
     /// Returns the share with this link.
-    func share(ofLink shortGUID: String) throws(RelayError) -> SharePlace?
+    func share(ofLink shortGUID: String) throws(RelayError) -> ShareLocation?
 
     /// Returns the shares that have a pending invitation for one of these addresses.
-    func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace]
+    func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [ShareLocation]
 }
 
 /// The record states that a feed shows.
-package enum FeedStates: Sendable {
+package enum FeedFilter: Sendable {
     case all
     /// No tombstones.
     case living
@@ -193,7 +193,7 @@ extension StoreReader {
             states: .all,
             backwards: backwards,
             limit: limit,
-            lendingAllBut: nil
+            rowsExceptFor: nil
         ) {
             if case .whole(let record) = $0 { visit(record, $1) }
             return true
@@ -202,7 +202,7 @@ extension StoreReader {
 }
 
 /// The location of a share's record.
-package struct SharePlace: Hashable, Sendable {
+package struct ShareLocation: Hashable, Sendable {
     /// The zone as its owner sees it.
     package var zone: Zone
     package var record: String
@@ -222,15 +222,15 @@ package protocol StoreWriter: StoreReader {
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
 
     /// Returns the outcome of the user's write with this idempotency key; `nil` if none was kept or it was evicted.
-    func doneWrite(_ id: String, by user: UserID) throws(RelayError) -> DoneWrite?
+    func idempotencyRecord(_ id: String, by user: UserID) throws(RelayError) -> IdempotencyRecord?
 
     /// Stores the outcome of a write under its idempotency key, replacing an earlier outcome.
     ///
     /// The oldest outcomes are evicted.
-    func keep(_ done: DoneWrite, as id: String, by user: UserID) throws(RelayError)
+    func keep(_ done: IdempotencyRecord, as id: String, by user: UserID) throws(RelayError)
 
     /// Stores a request signature for as long as it is valid; returns `false` if it was stored before.
-    func keep(_ signature: SignatureMark) throws(RelayError) -> Bool
+    func keep(_ signature: UsedSignature) throws(RelayError) -> Bool
 
     /// Returns the next change number, greater than all earlier ones and never reused.
     func takeChangeNumber() -> UInt64
@@ -238,7 +238,7 @@ package protocol StoreWriter: StoreReader {
     /// Creates a zone under a new change number; the caller has checked that no zone has this name.
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone
 
-    /// Deletes a zone and its records under a new change number, leaving a tombstone with the zone's `loss`.
+    /// Deletes a zone and its records under a new change number, leaving a tombstone with the zone's `deletionReason`.
     func deleteZone(_ zone: Zone, by device: String) throws(RelayError)
 
     /// Writes records in place of those with the same names, and sets the zone's latest change to their greatest
@@ -264,7 +264,7 @@ package protocol StoreWriter: StoreReader {
     /// Assigns the pending invitations to these addresses to a user, except those in the user's own zones.
     ///
     /// Creates no notices.
-    func giveInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError)
+    func assignInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError)
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
@@ -285,7 +285,7 @@ package struct Zone: Hashable, Sendable {
     /// Not maintained for other zones.
     package var lastModified = Timestamp(milliseconds: 0)
     /// Why the zone was deleted, or is about to be.
-    package var loss = ZoneLoss.deleted
+    package var deletionReason = ZoneDeletionReason.deleted
     /// The storage that its records and their assets use.
     package var use = StorageUse()
     package var sharing: Sharing

@@ -3,13 +3,13 @@ import Wire
 
 /// A record as the relay stores it: decoded system values, and fields as the bytes that are sent on the wire.
 package struct StoredRecord: Hashable, Sendable {
-    /// The user, time and device of a write; the device as a `DeviceMark` because every reader of the record sees it.
+    /// The user, time and device of a write; the device as a `DeviceFingerprint` because every reader of the record sees it.
     package struct Stamp: Hashable, Sendable {
         package var at: Timestamp
         package var by: UserID
-        package var device: DeviceMark
+        package var device: DeviceFingerprint
 
-        package init(at: Timestamp, by: UserID, device: DeviceMark) {
+        package init(at: Timestamp, by: UserID, device: DeviceFingerprint) {
             self.at = at
             self.by = by
             self.device = device
@@ -43,7 +43,7 @@ package struct StoredRecord: Hashable, Sendable {
         package var created: Stamp
         package var modified: Stamp
         package var parent: String?
-        /// In the form that `ShareMark` writes.
+        /// In the form that `ShareReference` writes.
         package var share: String?
         /// The JSON object `fields`; in a tombstone `{}` or the zone to which the record was moved.
         package var fields: [UInt8]
@@ -166,8 +166,8 @@ package struct StoredRecord: Hashable, Sendable {
     package static let fieldsOutOfSight = FieldsJSON.encode([.init(name: "outOfSight", value: .int64(1))])
 
     /// The share of which the record is the root or the share record.
-    package var shareMark: ShareMark? {
-        get { ShareMark(share) }
+    package var shareReference: ShareReference? {
+        get { ShareReference(share) }
         set { share = newValue?.text }
     }
 }
@@ -189,7 +189,7 @@ package enum ChangeTag {
 }
 
 /// A 48-bit value that distinguishes a user's devices without revealing their identifiers.
-package struct DeviceMark: Hashable, Sendable {
+package struct DeviceFingerprint: Hashable, Sendable {
     package let bits: UInt64
 
     package init(bits: UInt64) { self.bits = bits & 0xFFFF_FFFF_FFFF }
@@ -269,15 +269,15 @@ package struct RecordRow {
     /// The creator and last modifier of a record, with their devices.
     package final class Authors: Sendable {
         package let creator: UserID
-        package let creatingDevice: DeviceMark
+        package let creatingDevice: DeviceFingerprint
         package let modifier: UserID
-        package let modifyingDevice: DeviceMark
+        package let modifyingDevice: DeviceFingerprint
 
         package init(
             creator: UserID,
-            creatingDevice: DeviceMark,
+            creatingDevice: DeviceFingerprint,
             modifier: UserID,
-            modifyingDevice: DeviceMark
+            modifyingDevice: DeviceFingerprint
         ) {
             self.creator = creator
             self.creatingDevice = creatingDevice

@@ -9,13 +9,13 @@ import Wire
 package struct SubscriptionIndex: Sendable {
     /// The database that a subscription watches.
     enum Place: Hashable {
-        case everybodys
+        case publicDatabase
         case privateZones(of: UserID)
         case sharedZones(with: UserID)
 
         init(_ scope: DatabaseScope, _ user: UserID) {
             switch scope {
-            case .public: self = .everybodys
+            case .public: self = .publicDatabase
             case .private: self = .privateZones(of: user)
             case .shared: self = .sharedZones(with: user)
             }
@@ -36,11 +36,11 @@ package struct SubscriptionIndex: Sendable {
     }
 
     private var types: [String: TypeEntry] = [:]
-    private var kept: [Key: SubscribedQuery] = [:]
+    private var queries: [Key: SubscribedQuery] = [:]
 
     package init() {}
 
-    package var count: Int { kept.count }
+    package var count: Int { queries.count }
 
     // MARK: Updates
 
@@ -50,14 +50,14 @@ package struct SubscriptionIndex: Sendable {
         remove(key)
         guard let subscription = change.subscription, let query = subscription.query else { return }
         refresh(query.recordType, schema)
-        kept[key] = query
+        queries[key] = query
         let entry = SubscriptionEntry(key, subscription, query, schema)
         types[query.recordType, default: TypeEntry(type: schema.types[query.recordType], version: schema.version)]
             .buckets[Place(key.scope, key.user), default: SubscriptionBucket()].insert(entry)
     }
 
     private mutating func remove(_ key: Key) {
-        guard let old = kept.removeValue(forKey: key) else { return }
+        guard let old = queries.removeValue(forKey: key) else { return }
         let place = Place(key.scope, key.user)
         types[old.recordType]?.buckets[place]?.remove(key)
         if types[old.recordType]?.buckets[place]?.isEmpty == true { types[old.recordType]?.buckets[place] = nil }
@@ -70,7 +70,7 @@ package struct SubscriptionIndex: Sendable {
         types[name]?.version = schema.version
         guard entry.type != schema.types[name] else { return }
         types[name]?.type = schema.types[name]
-        for place in entry.buckets.keys { types[name]?.buckets[place]?.readAnew(schema) }
+        for place in entry.buckets.keys { types[name]?.buckets[place]?.reparse(schema) }
     }
 
     // MARK: Lookup
@@ -86,7 +86,7 @@ package struct SubscriptionIndex: Sendable {
     }
 
     /// Returns whether a change may match a subscription; if not, `matches` returns nothing.
-    package func mayConcernSomebody(_ change: CommittedRecord, schema: Schema) -> Bool {
+    package func mayMatchAny(_ change: CommittedRecord, schema: Schema) -> Bool {
         guard let entry = types[change.after.type] else { return false }
         // A deleted record is matched by its last state; after a schema change every query must be parsed again.
         guard !change.after.isDeleted, entry.version == schema.version else { return true }
@@ -97,7 +97,7 @@ package struct SubscriptionIndex: Sendable {
 
     /// The database of users who see the whole zone.
     private static func place(of zone: ZoneID) -> Place {
-        zone.owner == Zone.publicOwner ? .everybodys : .privateZones(of: zone.owner)
+        zone.owner == Zone.publicOwner ? .publicDatabase : .privateZones(of: zone.owner)
     }
 
     /// Returns the subscriptions whose query matches the changed record and whose user may read it.
@@ -114,7 +114,7 @@ package struct SubscriptionIndex: Sendable {
         let isPublic = change.zone.owner == Zone.publicOwner
         let place = Self.place(of: change.zone)
         if !change.isOnlyMoved, let bucket = buckets[place],
-            let (event, record) = change.news(sawIt: true, seesIt: true)
+            let (event, record) = change.news(couldSee: true, canSee: true)
         {
             for entry in try bucket.entries(for: record, event, in: change.zone) {
                 guard !isPublic || entry.mayRead(record, schema) else { continue }
@@ -125,7 +125,7 @@ package struct SubscriptionIndex: Sendable {
         guard buckets.count > (buckets[place] == nil ? 0 : 1) else { return Self.inOrder(matches) }
         for viewer in change.viewers {
             guard let bucket = buckets[.sharedZones(with: viewer.user)],
-                let (event, record) = change.news(sawIt: viewer.sawIt, seesIt: viewer.seesIt)
+                let (event, record) = change.news(couldSee: viewer.couldSee, canSee: viewer.canSee)
             else { continue }
             let seen = viewer.aliases.viewed(record)
             for entry in try bucket.entries(for: seen, event, in: change.zone) {
@@ -175,9 +175,9 @@ package struct SubscriptionIndex: Sendable {
 
 extension CommittedRecord {
     /// Returns the event for a user who saw the record before, or sees it now; `nil` if nothing changed for them.
-    fileprivate func news(sawIt: Bool, seesIt: Bool) -> (event: RecordEvents, record: StoredRecord)? {
-        let wasThere = sawIt && before.map { !$0.isDeleted } ?? false
-        let isThere = seesIt && !after.isDeleted
+    fileprivate func news(couldSee: Bool, canSee: Bool) -> (event: RecordEvents, record: StoredRecord)? {
+        let wasThere = couldSee && before.map { !$0.isDeleted } ?? false
+        let isThere = canSee && !after.isDeleted
         switch (wasThere, isThere) {
         case (false, false): return nil
         case (true, true): return isOnlyMoved ? nil : (.update, after)
@@ -195,7 +195,7 @@ struct SubscriptionEntry {
     /// The parsed filters; `nil` while the schema lacks a type or field that the query uses, so that nothing matches.
     private(set) var match: QueryMatch?
     /// The query and its type, if the query's meaning depends on the zone.
-    private var zoned: (query: Query, type: RecordType)?
+    private var zoneQuery: (query: Query, type: RecordType)?
     /// A field and the values of which it must have one; `nil` if the query has no equality filter.
     private(set) var anchor: (field: Query.Field, keys: [QueryKey])?
 
@@ -210,7 +210,7 @@ struct SubscriptionEntry {
     mutating func read(_ schema: Schema) {
         match = nil
         anchor = nil
-        zoned = nil
+        zoneQuery = nil
         guard let type = schema.types[query.recordType],
             let parsed = try? QueryCodec.read(JSONDocument(parsing: query.json).root, schema: schema),
             (try? QueryCheck(parsed, of: type).checkFilters()) != nil
@@ -218,7 +218,7 @@ struct SubscriptionEntry {
         match = QueryMatch(parsed.filters, type: type)
         if parsed.namesZones {
             let database = DatabaseAddress(scope: key.scope, caller: Caller(.user(key.user), deviceID: ""))
-            zoned = (parsed.meant(in: database), type)
+            zoneQuery = (parsed.resolvingZoneOwners(in: database), type)
         }
         anchor =
             parsed.filters
@@ -233,9 +233,9 @@ struct SubscriptionEntry {
     }
 
     /// Returns whether a record of this zone matches.
-    func holds(for values: QueryValues, in zone: ZoneID) -> Bool {
-        guard let zoned else { return match?.holds(for: values) ?? false }
-        return QueryMatch(zoned.query.asked(of: zone).filters, type: zoned.type).holds(for: values)
+    func matches(for values: QueryValues, in zone: ZoneID) -> Bool {
+        guard let zoneQuery else { return match?.matches(for: values) ?? false }
+        return QueryMatch(zoneQuery.query.asked(of: zone).filters, type: zoneQuery.type).matches(for: values)
     }
 
     func match(_ event: RecordEvents, _ record: StoredRecord) -> SubscriptionIndex.Match {
@@ -274,7 +274,7 @@ struct SubscriptionBucket {
         if anchored[field]?.isEmpty == true { anchored[field] = nil }
     }
 
-    mutating func readAnew(_ schema: Schema) {
+    mutating func reparse(_ schema: Schema) {
         let old = entries.values
         self = SubscriptionBucket()
         for var entry in old {
@@ -299,7 +299,7 @@ struct SubscriptionBucket {
         let values = try QueryValues(record, fields: fieldNames)
         return candidates.compactMap { key in
             guard let entry = entries[key], entry.query.firesOn.contains(event),
-                entry.query.zone.map({ $0 == zone }) ?? true, entry.holds(for: values, in: zone)
+                entry.query.zone.map({ $0 == zone }) ?? true, entry.matches(for: values, in: zone)
             else { return nil }
             return entry
         }

@@ -6,7 +6,7 @@ package import Records
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)
-        case delete(ZoneID, ZoneLoss = .deleted)
+        case delete(ZoneID, ZoneDeletionReason = .deleted)
         /// An extension of CloudKit's operations: gives up everything that is shared with the caller in a zone.
         case leave(ZoneID)
 
@@ -23,7 +23,7 @@ package struct ModifyZones: Sendable {
 
     package enum Outcome: Hashable, Sendable {
         case saved(Zone)
-        case deleted(ZoneID, ZoneLoss)
+        case deleted(ZoneID, ZoneDeletionReason)
         case failed(ZoneID, RelayError)
 
         fileprivate var hasFailed: Bool {
@@ -36,7 +36,7 @@ package struct ModifyZones: Sendable {
     package var limits: Limits
     package var now: Timestamp
     /// The request's idempotency key; `nil`: a repeated request is judged by the current state.
-    package var mark: WriteMark?
+    package var idempotencyKey: IdempotencyKey?
     /// Whether an operator acts in the user's name to delete the user, which permits deleting the default zone.
     package var isVisit = false
 
@@ -67,7 +67,7 @@ package struct ModifyZones: Sendable {
     /// can be retried.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         try check()
-        let earlier = try mark?.earlier(in: writer)
+        let earlier = try idempotencyKey?.earlier(in: writer)
         var outcomes: [Outcome] = []
         var seen: Set<ZoneID> = []
         for (place, operation) in operations.enumerated() {
@@ -83,10 +83,10 @@ package struct ModifyZones: Sendable {
                 outcomes.append(.failed(operation.zone, error))
             }
         }
-        if let mark, outcomes.contains(where: { !$0.hasFailed }) {
-            var done = earlier ?? DoneWrite(print: mark.print)
+        if let idempotencyKey, outcomes.contains(where: { !$0.hasFailed }) {
+            var done = earlier ?? IdempotencyRecord(fingerprint: idempotencyKey.fingerprint)
             for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
-            try writer.keep(done, as: mark.id, by: mark.user)
+            try writer.keep(done, as: idempotencyKey.id, by: idempotencyKey.user)
         }
         return outcomes
     }
@@ -98,7 +98,7 @@ package struct ModifyZones: Sendable {
         case .create:
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             return .saved(zone)
-        case .delete(_, let loss): return .deleted(id, loss)
+        case .delete(_, let deletionReason): return .deleted(id, deletionReason)
         case .leave: return .deleted(id, .deleted)
         }
     }
@@ -113,12 +113,12 @@ package struct ModifyZones: Sendable {
                 throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
             }
             return .saved(try writer.makeZone(id, by: database.caller.deviceID))
-        case .delete(_, let loss):
+        case .delete(_, let deletionReason):
             guard !id.isDefault || isVisit else { throw .badRequest("The default zone cannot be deleted.") }
             guard var existing = try writer.zone(id) else { throw .zoneNotFound }
-            existing.loss = loss
+            existing.deletionReason = deletionReason
             try writer.deleteZone(existing, by: database.caller.deviceID)
-            return .deleted(id, loss)
+            return .deleted(id, deletionReason)
         case .leave:
             try LeaveZone(zone: id, caller: database.caller, now: now).run(in: writer)
             return .deleted(id, .deleted)
@@ -156,6 +156,6 @@ struct LeaveZone {
         _ writer: any StoreWriter
     ) throws(RelayError) -> String? {
         guard let root = access.root else { return Share.zoneWideName }
-        return try writer.records(named: [root], in: zone)[root]?.shareMark?.record
+        return try writer.records(named: [root], in: zone)[root]?.shareReference?.record
     }
 }

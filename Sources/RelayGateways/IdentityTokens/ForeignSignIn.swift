@@ -25,7 +25,7 @@ package struct ForeignSignIn: IdentityTokenVerifier {
         self.skew = skew
     }
 
-    package func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ForeignPerson {
+    package func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ExternalIdentity {
         let token = try IdentityToken(text)
         let found: TrustedIssuer?
         do throws(DirectoryError) {

@@ -44,7 +44,7 @@ struct IdentityClaims: JWTPayload {
     /// Returns the person that the token identifies, if it is for this relay and currently valid.
     ///
     /// `skew`: the permitted difference between the issuer's clock and the relay's.
-    func person(_ issuer: ForeignIssuer, at now: Timestamp, skew: Duration) throws(TokenFault) -> ForeignPerson {
+    func person(_ issuer: TokenIssuer, at now: Timestamp, skew: Duration) throws(TokenFault) -> ExternalIdentity {
         guard texts("aud").contains(where: issuer.audiences.contains) else { throw .audience }
         try checkTimes(at: now, skew: skew)
         guard let subject = text("sub"), subject.utf8.count <= 255,
@@ -53,7 +53,7 @@ struct IdentityClaims: JWTPayload {
         // Users are found by their addresses, so an address counts only if the issuer has verified it.
         let email = isTrue("email_verified") || issuer.trustsContacts ? text(issuer.claim(for: .email)) : nil
         let phone = isTrue("phone_number_verified") || issuer.trustsContacts ? text(issuer.claim(for: .phone)) : nil
-        return ForeignPerson(
+        return ExternalIdentity(
             issuer: issuer.issuer,
             subject: subject,
             email: email.flatMap(AccountRules.canonicalEmail),
@@ -73,8 +73,8 @@ struct IdentityClaims: JWTPayload {
         }
     }
 
-    private func name(_ issuer: ForeignIssuer) -> PersonName {
-        func part(_ field: ForeignIssuer.Field) -> String? { text(issuer.claim(for: field)).flatMap(PersonName.part) }
+    private func name(_ issuer: TokenIssuer) -> PersonName {
+        func part(_ field: TokenIssuer.Field) -> String? { text(issuer.claim(for: field)).flatMap(PersonName.part) }
         var name = PersonName(given: part(.givenName), family: part(.familyName))
         name.middle = part(.middleName)
         name.nickname = part(.nickname)

@@ -38,9 +38,9 @@ package struct IdentityToken: Sendable {
     }
 
     /// Returns the algorithm if the issuer may use it.
-    func allowedAlgorithm(_ issuer: ForeignIssuer) throws(TokenFault) -> ForeignIssuer.Algorithm {
+    func allowedAlgorithm(_ issuer: TokenIssuer) throws(TokenFault) -> TokenIssuer.Algorithm {
         guard !hasCriticalHeader else { throw .criticalHeader }
-        guard let known = ForeignIssuer.Algorithm(named: algorithm), issuer.algorithms.contains(known) else {
+        guard let known = TokenIssuer.Algorithm(named: algorithm), issuer.algorithms.contains(known) else {
             throw .algorithm(algorithm)
         }
         if known == .hs256, case .url = issuer.keys { throw .algorithm(algorithm) }
@@ -48,7 +48,7 @@ package struct IdentityToken: Sendable {
     }
 
     /// Returns the claims if `issuer` signed the token.
-    func claims(by issuer: ForeignIssuer, keys: IssuerKeySet) async throws(TokenFault) -> IdentityClaims {
+    func claims(by issuer: TokenIssuer, keys: IssuerKeySet) async throws(TokenFault) -> IdentityClaims {
         guard self.issuer == issuer.issuer else { throw .unknownIssuer }
         guard let candidates = await keys.candidates(try allowedAlgorithm(issuer), id: keyID) else {
             throw .noKey(keyID)

@@ -18,7 +18,7 @@ package struct IssuerKeySet: Sendable {
         case rs256(Insecure.RSA.PublicKey)
         case edDSA(EdDSA.PublicKey)
 
-        var algorithm: ForeignIssuer.Algorithm {
+        var algorithm: TokenIssuer.Algorithm {
             switch self {
             case .hs256: .hs256
             case .es256: .es256
@@ -41,7 +41,7 @@ package struct IssuerKeySet: Sendable {
     /// Returns the keys with which a token of this algorithm and key identifier may be signed; `nil` if there is none.
     ///
     /// The collection numbers them, because several keys of an issuer may have one identifier or none.
-    func candidates(_ algorithm: ForeignIssuer.Algorithm, id: String?) async -> JWTKeyCollection? {
+    func candidates(_ algorithm: TokenIssuer.Algorithm, id: String?) async -> JWTKeyCollection? {
         let found = entries.filter { $0.key.algorithm == algorithm && (id == nil || $0.id == nil || $0.id == id) }
         guard !found.isEmpty else { return nil }
         let keys = JWTKeyCollection()
@@ -116,7 +116,7 @@ package struct IssuerKeySet: Sendable {
         {
             return nil
         }
-        if let algorithm = text("alg"), ForeignIssuer.Algorithm(named: algorithm) != key.algorithm { return nil }
+        if let algorithm = text("alg"), TokenIssuer.Algorithm(named: algorithm) != key.algorithm { return nil }
         return Entry(id: text("kid"), key: key)
     }
 

@@ -68,7 +68,7 @@ package actor IssuerKeys {
     private let time: TimeSource
     private var fetches = 0
     /// Bounded by the operator: one entry per key source in the configuration.
-    private var shelves: [ForeignIssuer.KeyPlace: Shelf] = [:]
+    private var shelves: [TokenIssuer.KeyLocation: Shelf] = [:]
 
     package init(source: any KeySource, limits: KeyLimits, time: TimeSource) {
         self.source = source
@@ -109,14 +109,14 @@ package actor IssuerKeys {
         return empty
     }
 
-    private func lifetime(_ place: ForeignIssuer.KeyPlace) -> Duration {
+    private func lifetime(_ place: TokenIssuer.KeyLocation) -> Duration {
         switch place {
         case .url: limits.lifetime
         case .file: limits.fileLifetime
         }
     }
 
-    private func mayFetch(_ shelf: Shelf, for place: ForeignIssuer.KeyPlace) -> Bool {
+    private func mayFetch(_ shelf: Shelf, for place: TokenIssuer.KeyLocation) -> Bool {
         // Without keys all sign-ins fail, so the pause is short.
         let pause =
             switch place {
@@ -127,7 +127,7 @@ package actor IssuerKeys {
     }
 
     /// Each call to an issuer counts, but reading a file that was read a moment ago costs little.
-    private func mayLookAgain(_ shelf: Shelf, at place: ForeignIssuer.KeyPlace) -> Bool {
+    private func mayLookAgain(_ shelf: Shelf, at place: TokenIssuer.KeyLocation) -> Bool {
         switch place {
         case .url: hasPassed(limits.pause, since: shelf.tried)
         case .file: hasPassed(limits.fileLifetime, since: shelf.doubted)
@@ -163,7 +163,7 @@ package actor IssuerKeys {
 
     /// Reads an issuer's current keys without the cache.
     package static func load(
-        _ issuer: ForeignIssuer,
+        _ issuer: TokenIssuer,
         from source: any KeySource
     ) async -> Result<IssuerKeySet, TokenFault> {
         do throws(TokenFault) {

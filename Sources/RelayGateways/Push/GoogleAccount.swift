@@ -64,7 +64,7 @@ package struct GoogleAccount: Sendable {
 }
 
 /// Sends pushes with Firebase Cloud Messaging, HTTP v1.
-final class GooglePushes: Sendable {
+final class FCMSender: Sendable {
     private let account: GoogleAccount
     /// The URL of Firebase without a trailing slash.
     private let service: String

@@ -17,7 +17,7 @@ package final class PushServices: PushGateway {
     private let random: RandomSource
     /// Apple refuses tokens that are created too often and tokens older than an hour.
     private let appleToken = Mutex<(text: String, issued: Timestamp)?>(nil)
-    private let google: GooglePushes?
+    private let google: FCMSender?
 
     /// Creates the services; the caller must shut the client down.
     package init(_ settings: PushSettings, client: HTTPClient, time: TimeSource, random: RandomSource) {
@@ -25,7 +25,7 @@ package final class PushServices: PushGateway {
         self.client = client
         self.time = time
         self.random = random
-        google = settings.fcm.map { GooglePushes($0, client: client, time: time) }
+        google = settings.fcm.map { FCMSender($0, client: client, time: time) }
     }
 
     package var webPushKey: [UInt8]? { settings.webPush.map { Array($0.key.publicKey.x963Representation) } }
@@ -119,7 +119,7 @@ package final class PushServices: PushGateway {
         guard let web = settings.webPush else { throw PushFault.notSet }
         let ours = try P256.KeyAgreement.PrivateKey(rawRepresentation: random.bytes(32))
         let body = try WebPushMessage.encrypt(
-            Array(push.payload.prefix(WebPushMessage.room)),
+            Array(push.payload.prefix(WebPushMessage.maximumPayload)),
             key: key,
             secret: secret,
             ours: ours,

@@ -6,12 +6,12 @@ import Foundation
 /// RFC 8291 (Message Encryption for Web Push) over RFC 8188 (`aes128gcm`), one record.
 package enum WebPushMessage {
     /// The maximum payload: push services must accept 4,096 bytes, of which header, padding delimiter and tag take 103.
-    package static let room = 3_993
+    package static let maximumPayload = 3_993
     private static let recordSize: UInt32 = 4_096
 
     /// Returns the body of the request to the push service.
     ///
-    /// `payload` has at most `room` bytes; `key` and `secret` are the subscription's `p256dh` (65 bytes, an
+    /// `payload` has at most `maximumPayload` bytes; `key` and `secret` are the subscription's `p256dh` (65 bytes, an
     /// uncompressed point) and `auth` (16 bytes); `ours` and `salt` (16 bytes) must be new for each message. Throws if
     /// `key` is not a point on the curve.
     package static func encrypt(

@@ -62,17 +62,17 @@ package final class TraceExporter: TraceSink {
 
     private let settings: Settings
     private let client: HTTPClient
-    private let tell: @Sendable (String) -> Void
+    private let report: @Sendable (String) -> Void
     private let state = Mutex(State())
 
     /// - Parameters:
     ///   - settings: The collector and the limits.
     ///   - client: The HTTP client; the caller shuts it down.
-    ///   - tell: Receives a sentence for the operator when exporting begins to fail and when it works again.
-    package init(_ settings: Settings, client: HTTPClient, tell: @escaping @Sendable (String) -> Void) {
+    ///   - report: Receives a sentence for the operator when exporting begins to fail and when it works again.
+    package init(_ settings: Settings, client: HTTPClient, report: @escaping @Sendable (String) -> Void) {
         self.settings = settings
         self.client = client
-        self.tell = tell
+        self.report = report
     }
 
     package var counts: Counts {
@@ -168,11 +168,11 @@ package final class TraceExporter: TraceSink {
         }
         guard isNews else { return }
         if let reason {
-            tell(
+            report(
                 "The collector at \(settings.endpoint) (traces.endpoint) does not accept traces: \(reason). Spans are dropped while the queue is full."
             )
         } else {
-            tell("The collector at \(settings.endpoint) accepts traces again.")
+            report("The collector at \(settings.endpoint) accepts traces again.")
         }
     }
 }

@@ -171,8 +171,8 @@ package struct AlertReading: Sendable {
         started: Int64,
         now: Timestamp
     ) -> [AlertReading] {
-        // `AlertBookCheck` reports a file that cannot be read; the default limits hold meanwhile.
-        let book = (try? AlertBook.read(from: data)) ?? AlertBook()
+        // `AlertOverridesCheck` reports a file that cannot be read; the default limits hold meanwhile.
+        let book = (try? AlertOverrides.read(from: data)) ?? AlertOverrides()
         func reading(
             _ rule: AlertRule,
             _ value: Double?,

@@ -71,11 +71,11 @@ package struct AlertWatch: Sendable {
                 incidents[id] = nil
                 return nil
             }
-            return reading.isFiring ? fires(reading, now) : isWell(reading, now)
+            return reading.isFiring ? conditionFired(reading, now) : conditionCleared(reading, now)
         }
     }
 
-    private mutating func fires(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
+    private mutating func conditionFired(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
         let id = reading.rule.id
         guard var incident = incidents[id] else {
             incidents[id] = Incident(reported: nil, lastSeen: now)
@@ -92,7 +92,7 @@ package struct AlertWatch: Sendable {
         return message(.reminder, reading, now)
     }
 
-    private mutating func isWell(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
+    private mutating func conditionCleared(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
         // An unknown value neither fires nor resolves.
         guard let incident = incidents[reading.rule.id], reading.value != nil else { return nil }
         guard incident.reported != nil else {

@@ -38,7 +38,7 @@ package final class RecentRequests: Sendable {
 
     private static let kept = 2_000
     /// How long all requests are recorded after the page was last read.
-    private static let attention = Duration.seconds(60)
+    private static let watchDuration = Duration.seconds(60)
 
     private let lines = Mutex(Lines())
     /// The wall-clock time, in milliseconds, until which all requests are recorded.
@@ -67,7 +67,7 @@ package final class RecentRequests: Sendable {
         let line = Line(
             number: 0,
             at: at.milliseconds,
-            id: response.usual?.requestID ?? name.flatMap { response.otherHeaders[$0] } ?? "",
+            id: response.commonFields?.requestID ?? name.flatMap { response.otherHeaders[$0] } ?? "",
             method: "\(request.method)",
             operation: route?.operation.rawValue ?? Self.folder(of: request.path),
             container: route?.home.container.name,
@@ -108,7 +108,7 @@ package final class RecentRequests: Sendable {
         limit: Int,
         where filter: (Line) -> Bool
     ) -> [Line] {
-        watchedUntil.store((now() + Self.attention).milliseconds, ordering: .relaxed)
+        watchedUntil.store((now() + Self.watchDuration).milliseconds, ordering: .relaxed)
         let (all, count) = lines.withLock { ($0.lines, $0.count) }
         let number = number > count ? 0 : number
         return Array(all.filter { $0.number > number && filter($0) }.sorted { $0.number > $1.number }.prefix(limit))

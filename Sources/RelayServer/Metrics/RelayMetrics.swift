@@ -255,7 +255,7 @@ struct MetricsText {
 /// The endpoint `GET /metrics`, for requests with the bearer token, or without one on a relay that accepts dev tokens.
 ///
 /// For all other requests the path does not exist.
-package struct MetricsDoor: Sendable {
+package struct MetricsEndpoint: Sendable {
     private let metrics: RelayMetrics
     private let token: String?
     private let isOpen: Bool

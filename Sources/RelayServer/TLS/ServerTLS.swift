@@ -12,7 +12,7 @@ import Wire
 final class ServerTLS: Sendable {
     private struct State {
         var context: NIOSSLContext
-        var mark: TLSFiles.Mark
+        var version: TLSFiles.Version
     }
 
     private let files: TLSFiles
@@ -21,8 +21,8 @@ final class ServerTLS: Sendable {
     init(_ files: TLSFiles) throws(TLSFault) {
         self.files = files
         // The mark is taken first, so that files that change while they are read are read again.
-        let mark = TLSFiles.Mark(files)
-        state = Mutex(State(context: try Self.context(of: files), mark: mark))
+        let version = TLSFiles.Version(files)
+        state = Mutex(State(context: try Self.context(of: files), version: version))
     }
 
     /// Adds TLS to a new connection.
@@ -36,14 +36,14 @@ final class ServerTLS: Sendable {
     /// If the files cannot be used, for example in the middle of a renewal, the current context stays in use.
     func watch(every interval: Duration, _ logger: Logger) async {
         while (try? await Task.sleep(for: interval)) != nil {
-            let mark = TLSFiles.Mark(files)
-            guard mark != state.withLock({ $0.mark }) else { continue }
+            let version = TLSFiles.Version(files)
+            guard version != state.withLock({ $0.version }) else { continue }
             do {
                 let context = try Self.context(of: files)
-                state.withLock { $0 = State(context: context, mark: mark) }
+                state.withLock { $0 = State(context: context, version: version) }
                 logger.info("The TLS certificate was reloaded.")
             } catch {
-                state.withLock { $0.mark = mark }
+                state.withLock { $0.version = version }
                 logger.error("The changed TLS files cannot be used; the previous certificate stays in use: \(error)")
             }
         }
@@ -101,7 +101,7 @@ package struct TLSFiles: Hashable, Sendable {
     }
 
     /// Identifies a version of the files without reading them.
-    struct Mark: Hashable, Sendable {
+    struct Version: Hashable, Sendable {
         private let files: [FileVersion?]
 
         init(_ files: TLSFiles) { self.files = [files.certificates, files.key].map { FileVersion($0) } }

@@ -43,7 +43,7 @@ enum AccountSchema {
 
     /// Throws if the file belongs to another program, has no accounts although the folder has stores, or `LayoutError` if
     /// this version cannot open it.
-    static func demandOurs(_ queue: DatabaseQueue, in folder: String) throws {
+    static func requireOwnFile(_ queue: DatabaseQueue, in folder: String) throws {
         let (isOurs, isForeign) = try queue.read { (try Self.isOurs($0), try Self.isForeign($0)) }
         if isOurs {
             _ = try queue.read(file.version(of:))

@@ -54,7 +54,7 @@ extension AccountStore {
         return account.isDisabled ? nil : account
     }
 
-    package func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8] {
+    package func passwordFingerprint(of account: Account.ID) throws(DirectoryError) -> [UInt8] {
         let salt = try read { db in
             try Data.fetchOne(
                 db.cachedStatement(sql: "SELECT salt FROM accounts WHERE id = ? AND salt IS NOT NULL"),
@@ -181,11 +181,11 @@ extension AccountStore {
 
     // MARK: Rows
 
-    func account(_ way: LoginWay, login: String) throws(DirectoryError) -> Account? {
+    func account(_ method: LoginMethod, login: String) throws(DirectoryError) -> Account? {
         try read { db in
             try Row.fetchOne(
                 db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = ? AND login = ?"),
-                arguments: [way.rawValue, login]
+                arguments: [method.rawValue, login]
             ).map(Self.account)
         }
     }
@@ -217,7 +217,7 @@ extension AccountStore {
         name.nickname = row["nickname"]
         return Account(
             id: Account.ID(row["id"]),
-            login: LoginWay(rawValue: row["is_dev"]).login(row["login"]),
+            login: LoginMethod(rawValue: row["is_dev"]).login(row["login"]),
             email: row["email"],
             phone: row["phone"],
             name: name,
@@ -234,14 +234,14 @@ extension AccountStore {
 }
 
 /// The kind of a login, as stored in the file.
-struct LoginWay: RawRepresentable {
+struct LoginMethod: RawRepresentable {
     /// The column `is_dev`.
     var rawValue: Int
 
-    static let email = LoginWay(rawValue: 0)
-    static let dev = LoginWay(rawValue: 1)
+    static let email = LoginMethod(rawValue: 0)
+    static let dev = LoginMethod(rawValue: 1)
     /// Issuer, a line feed, subject.
-    static let foreign = LoginWay(rawValue: 2)
+    static let foreign = LoginMethod(rawValue: 2)
 
     func login(_ text: String) -> Account.Login {
         switch rawValue {
@@ -362,7 +362,7 @@ extension AccountStore {
 
     // MARK: Users of foreign issuers
 
-    package func account(for person: ForeignPerson) throws(DirectoryError) -> Account {
+    package func account(for person: ExternalIdentity) throws(DirectoryError) -> Account {
         let login = person.issuer + "\n" + person.subject
         if let known = try account(.foreign, login: login), known.email == person.email, known.phone == person.phone,
             known.name == person.name
@@ -373,13 +373,13 @@ extension AccountStore {
         try write { db in
             try db.execute(
                 sql: "INSERT OR IGNORE INTO accounts(is_dev, login, created) VALUES (?, ?, ?)",
-                arguments: [LoginWay.foreign.rawValue, login, now]
+                arguments: [LoginMethod.foreign.rawValue, login, now]
             )
             guard
                 let id = try Int64.fetchOne(
                     db,
                     sql: "SELECT id FROM accounts WHERE is_dev = ? AND login = ?",
-                    arguments: [LoginWay.foreign.rawValue, login]
+                    arguments: [LoginMethod.foreign.rawValue, login]
                 )
             else { throw DirectoryError.unavailable("a foreign account vanished") }
             try db.execute(
@@ -499,7 +499,7 @@ extension Session.ID {
 }
 
 extension AccountStore {
-    package func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer] {
+    package func issuers(of container: ContainerID) throws(DirectoryError) -> [TokenIssuer] {
         try read { db in
             try Row.fetchAll(
                 db,
@@ -521,14 +521,14 @@ extension AccountStore {
     }
 
     /// Returns the issuers of all containers.
-    package func issuers() throws(DirectoryError) -> [ForeignIssuer] {
+    package func issuers() throws(DirectoryError) -> [TokenIssuer] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM issuers ORDER BY container, issuer").compactMap(Self.issuer)
         }
     }
 
     /// Adds an issuer, replacing one of the same name, and gives it a greater revision.
-    package func putIssuer(_ issuer: ForeignIssuer) throws(DirectoryError) {
+    package func putIssuer(_ issuer: TokenIssuer) throws(DirectoryError) {
         guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
         let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
         let algorithms = issuer.algorithms.map(\.rawValue).sorted().joined(separator: ",")
@@ -567,26 +567,26 @@ extension AccountStore {
                         SELECT id FROM accounts WHERE is_dev = ?3 AND substr(login, 1, length(?4) + 1) = ?4 || char(10)
                     )
                     """,
-                arguments: [now, container.name, LoginWay.foreign.rawValue, issuer]
+                arguments: [now, container.name, LoginMethod.foreign.rawValue, issuer]
             )
         }
     }
 
-    private static func issuer(_ row: Row) -> ForeignIssuer? {
-        let place: ForeignIssuer.KeyPlace? =
+    private static func issuer(_ row: Row) -> TokenIssuer? {
+        let place: TokenIssuer.KeyLocation? =
             (row["keys_url"] as String?).map { .url($0) } ?? (row["keys_file"] as String?).map { .file($0) }
         guard let container = ContainerID(row["container"]), let place else { return nil }
         let claims = (row["claims"] as String).split(separator: "\n").compactMap { line in
             let parts = line.split(separator: "=", maxSplits: 1).map(String.init)
-            return parts.count == 2 ? ForeignIssuer.Field(rawValue: parts[0]).map { ($0, parts[1]) } : nil
+            return parts.count == 2 ? TokenIssuer.Field(rawValue: parts[0]).map { ($0, parts[1]) } : nil
         }
-        return ForeignIssuer(
+        return TokenIssuer(
             container: container,
             issuer: row["issuer"],
             audiences: (row["audiences"] as String).split(separator: "\n").map(String.init),
             algorithms: Set(
                 (row["algorithms"] as String).split(separator: ",").compactMap {
-                    ForeignIssuer.Algorithm(rawValue: String($0))
+                    TokenIssuer.Algorithm(rawValue: String($0))
                 }
             ),
             keys: place,
@@ -663,7 +663,7 @@ extension AccountStore {
     }
 
     /// Returns all of these limits; the cost grows with the number of such users and containers.
-    package func ownQuotas() throws(DirectoryError) -> OwnQuotas {
+    package func ownQuotas() throws(DirectoryError) -> QuotaOverrides {
         try read { db in
             let rows = try Row.fetchAll(
                 db,
@@ -672,7 +672,7 @@ extension AccountStore {
                     FROM quotas q CROSS JOIN users u ON u.account = q.account
                     """
             )
-            var quotas = OwnQuotas()
+            var quotas = QuotaOverrides()
             for row in rows {
                 guard let home = Self.home(row) else { continue }
                 quotas.users[home, default: [:]][UserID(row["name"])] = row["private_bytes"]

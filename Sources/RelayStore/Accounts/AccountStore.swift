@@ -20,7 +20,7 @@ package final class AccountStore: Directory {
     private let onLostWrite: @Sendable () -> Void
     private let isStopped = Mutex(false)
     /// The entry that the next write adds to the audit log in its own transaction.
-    let noteOfNextWrite = Mutex<AuditEntry?>(nil)
+    let auditEntryOfNextWrite = Mutex<AuditEntry?>(nil)
     /// Containers that have been found in the file, from which a running relay never removes one.
     ///
     /// Each new device looks its container up with `--dev`.
@@ -46,10 +46,10 @@ package final class AccountStore: Directory {
             )
         }
         let (writer, reader) = try Self.wrapping {
-            try LogCheck.demandWhole(path)
+            try WALCheck.requireIntact(path)
             try Self.makePrivate(folder: folder, file: path)
             let writer = try Self.openWriter(path, in: folder)
-            if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
+            if onLostWrite != nil { try StoreConnections.flushLog(of: writer, path, by: disk) }
             var configuration = Configuration()
             configuration.readonly = true
             configuration.busyMode = .timeout(10)
@@ -68,7 +68,7 @@ package final class AccountStore: Directory {
 
     /// Returns whether a folder has stores but no `relay.sqlite`, or an empty one.
     package static func isLost(in folder: String) -> Bool {
-        guard LogCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
+        guard WALCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
         // A folder that cannot be read may contain stores.
         return (try? BackupFiles.stores(in: folder).isEmpty) != true
     }
@@ -134,7 +134,7 @@ package final class AccountStore: Directory {
     func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
         try Self.wrapping {
             guard !isStopped.withLock({ $0 }) else { throw StoreFailure.stopped }
-            let entry = takeNote()
+            let entry = takeAuditEntry()
             do {
                 return try transaction { db in
                     let value = try body(db)
@@ -188,14 +188,14 @@ package final class AccountStore: Directory {
     private static func openWriter(_ path: String, in folder: String) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
-        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
+        configuration.prepareDatabase { CheckedVFS.reserveChecksumSpace($0) }
         var attempts = 0
         while true {
             do {
                 let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
                 // Before anything in the file changes.
-                try AccountSchema.demandOurs(queue, in: folder)
-                try queue.keepDurableLog()
+                try AccountSchema.requireOwnFile(queue, in: folder)
+                try queue.enableDurableLog()
                 return queue
             } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && attempts < 100 {
                 // Turning on WAL needs exclusive access and does not wait for it; two commands may start at the same

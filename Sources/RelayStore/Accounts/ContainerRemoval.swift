@@ -55,8 +55,8 @@ package struct ContainerRemoval: Sendable {
             }
             // With a mark left, the relay would look for the stores of a new container. If the files are put back, the
             // stores are marked again.
-            StoreMark.remove(of: row.container, in: data)
-            let marks = "\(data)/\(StoreMark.folder)"
+            StoreMarker.remove(of: row.container, in: data)
+            let marks = "\(data)/\(StoreMarker.folder)"
             if files.exists(marks) { try files.flush(marks) }
         }
     }
@@ -75,7 +75,7 @@ package struct ContainerRemoval: Sendable {
             }
             for environment in Environment.allCases {
                 let store = "\(place(of: row.container))/\(environment.rawValue).sqlite"
-                if files.exists(store) { StoreMark.make(for: store) }
+                if files.exists(store) { StoreMarker.make(for: store) }
             }
         }
         try? FileManager.default.removeItem(atPath: aside)

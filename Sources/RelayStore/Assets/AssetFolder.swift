@@ -10,18 +10,18 @@ import Synchronization
 ///
 /// An upload is written to a file of its own, flushed and renamed, so a file under a hash is complete. Equal content is
 /// stored once. An asset that no record uses is removed some hours after it was last uploaded.
-package final class AssetFolder: AssetKeep {
+package final class AssetFolder: AssetStore {
     private let folder: String
     private let isTemporary: Bool
     private let draw: @Sendable () -> UInt64
     fileprivate let disk: DiskCalls
     /// Folders that this process has created or found, and whose names it has flushed.
-    private let keptFolders = Mutex<Set<String>>([])
+    private let flushedFolders = Mutex<Set<String>>([])
     /// Held while a file is renamed or removed, so that a new upload is not taken for the old file.
     private let naming = Mutex(())
     /// Assets that are about to be removed: no record may start to use them.
-    private let condemned = Mutex<Set<AssetHash>>([])
-    private let sound = SoundFiles()
+    private let markedForRemoval = Mutex<Set<AssetHash>>([])
+    private let verified = VerifiedAssets()
 
     /// Creates the value for a folder, which need not exist yet.
     ///
@@ -51,12 +51,12 @@ package final class AssetFolder: AssetKeep {
 
     // MARK: Uploads and lookups
 
-    package func begin() throws(RelayError) -> any AssetIntake {
+    package func begin() throws(RelayError) -> any AssetUpload {
         do {
-            try keepFolder(incoming)
+            try flushFolder(incoming)
             guard hasRoom else { throw DiskCalls.Failure("statvfs") }
             let path = incoming + "/" + String(draw(), radix: 16)
-            let descriptor = try again(ifMissing: incoming) {
+            let descriptor = try retry(ifMissing: incoming) {
                 disk.open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC)
             }
             guard descriptor >= 0 else { throw DiskCalls.Failure("open") }
@@ -78,26 +78,28 @@ package final class AssetFolder: AssetKeep {
     package func renew(_ hash: AssetHash) {
         let path = path(of: hash)
         naming.withLock { _ in
-            sound.renew(hash, at: path) { _ = utimensat(AT_FDCWD, path, nil, 0) }
+            verified.renew(hash, at: path) { _ = utimensat(AT_FDCWD, path, nil, 0) }
         }
     }
 
     package func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
-        try await sound.isSound(file, hash)
+        try await verified.isSound(file, hash)
     }
 
     /// Returns whether a record may start to use the asset.
-    func isUsable(_ hash: AssetHash) -> Bool { file(of: hash) != nil && !condemned.withLock { $0.contains(hash) } }
+    func isUsable(_ hash: AssetHash) -> Bool {
+        file(of: hash) != nil && !markedForRemoval.withLock { $0.contains(hash) }
+    }
 
     /// Renames a finished upload to its hash.
     fileprivate func keep(_ path: String, as hash: AssetHash) throws {
         let target = self.path(of: hash)
         let parent = "\(folder)/\(hash.hex.prefix(2))"
-        try keepFolder(parent)
+        try flushFolder(parent)
         // Replaces the same content if it exists, and gives it a new time.
-        let outcome = try again(ifMissing: parent) { naming.withLock { _ in disk.rename(path, target) } }
+        let outcome = try retry(ifMissing: parent) { naming.withLock { _ in disk.rename(path, target) } }
         guard outcome == 0 else { throw DiskCalls.Failure("rename") }
-        sound.note(hash, at: target)
+        verified.note(hash, at: target)
         // A new name is on disk only after its folder is flushed.
         try disk.flush(parent)
     }
@@ -105,18 +107,18 @@ package final class AssetFolder: AssetKeep {
     /// Creates a folder if it is missing; returns when its name is on disk.
     ///
     /// An existing folder need not be on disk, so the first use in each process flushes.
-    private func keepFolder(_ path: String) throws {
-        guard !keptFolders.withLock({ $0.contains(path) }) else { return }
+    private func flushFolder(_ path: String) throws {
+        guard !flushedFolders.withLock({ $0.contains(path) }) else { return }
         try disk.makeFolders(path, within: (folder as NSString).deletingLastPathComponent)
-        keptFolders.withLock { _ = $0.insert(path) }
+        flushedFolders.withLock { _ = $0.insert(path) }
     }
 
     /// Calls again if the folder has disappeared, as it does when the container's data are reset.
-    private func again(ifMissing folder: String, _ call: () -> Int32) throws -> Int32 {
+    private func retry(ifMissing folder: String, _ call: () -> Int32) throws -> Int32 {
         let outcome = call()
         guard outcome < 0, errno == ENOENT else { return outcome }
-        keptFolders.withLock { $0 = [] }
-        try keepFolder(folder)
+        flushedFolders.withLock { $0 = [] }
+        try flushFolder(folder)
         return call()
     }
 
@@ -160,9 +162,9 @@ package final class AssetFolder: AssetKeep {
     }
 
     /// Keeps records from starting to use these assets, until they are spared or removed.
-    func condemn(_ hashes: [AssetHash]) { condemned.withLock { $0.formUnion(hashes) } }
+    func markForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.formUnion(hashes) } }
 
-    func spare(_ hashes: [AssetHash]) { condemned.withLock { $0.subtract(hashes) } }
+    func unmarkForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.subtract(hashes) } }
 
     /// Removes an asset, unless it was uploaded again since `limit`.
     package func remove(_ hash: AssetHash, ifBefore limit: Timestamp) {
@@ -191,7 +193,7 @@ extension AssetHash {
 }
 
 /// A file that is being written, with the hash so far.
-private final class FileIntake: AssetIntake {
+private final class FileIntake: AssetUpload {
     /// `nil` while the file is closed between two pieces.
     private var descriptor: Int32?
     private let path: String
@@ -216,10 +218,10 @@ private final class FileIntake: AssetIntake {
     /// Opens the file again after `rest`, at its end.
     private func opened() throws -> Int32 {
         if let descriptor { return descriptor }
-        let again = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
-        guard again >= 0 else { throw DiskCalls.Failure("open") }
-        descriptor = again
-        return again
+        let retry = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+        guard retry >= 0 else { throw DiskCalls.Failure("open") }
+        descriptor = retry
+        return retry
     }
 
     func take(_ piece: [UInt8]) throws(RelayError) {
@@ -312,7 +314,7 @@ private enum AssetFailure {
 ///
 /// A disk may return other bytes than were written, without an error and years later. So each file is checked against
 /// the hash in its name before it is first served, unless this process has received it.
-final class SoundFiles: Sendable {
+final class VerifiedAssets: Sendable {
     private struct Finding {
         var file: FileVersion
         var isSound: Bool
@@ -384,17 +386,17 @@ final class SoundFiles: Sendable {
 ///
 /// Uses a file of its own in the folder, since other processes make backups too; the system releases the lock with the
 /// process. If the file system has no locks, or the folder cannot be written, nothing is locked.
-struct AssetHold {
+struct AssetLock {
     /// The assets are being copied, or removed by another process.
     struct Busy: Error {}
 
     private let descriptor: Int32
 
     /// Locks the assets for copying; waits until a removal has ended.
-    static func copying(of data: String) -> AssetHold? { try? AssetHold(data, LOCK_SH) }
+    static func copying(of data: String) -> AssetLock? { try? AssetLock(data, LOCK_SH) }
 
     /// Locks the assets for removing unused ones.
-    static func clearing(of data: String) throws(Busy) -> AssetHold? { try AssetHold(data, LOCK_EX | LOCK_NB) }
+    static func clearing(of data: String) throws(Busy) -> AssetLock? { try AssetLock(data, LOCK_EX | LOCK_NB) }
 
     private init?(_ data: String, _ kind: Int32) throws(Busy) {
         descriptor = open("\(data)/assets.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)

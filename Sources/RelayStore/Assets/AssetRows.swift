@@ -15,11 +15,11 @@ extension SQLiteStore {
             let batch = Array(rest.prefix(200))
             rest = rest.dropFirst(batch.count)
             let assets = assets
-            defer { assets.spare(batch) }
+            defer { assets.unmarkForRemoval(batch) }
             let unused = try await write { writer throws(RelayError) -> [AssetHash] in
                 guard let writer = writer as? SQLiteWriter else { return [] }
                 let unused = try writer.attempt { try batch.filter { try !writer.needs($0) } }
-                assets.condemn(unused)
+                assets.markForRemoval(unused)
                 return unused
             }
             for hash in unused { assets.remove(hash, ifBefore: limit) }

@@ -40,7 +40,7 @@ package struct StoreFiles: Sendable {
                 throw DirectoryError.unavailable("\(path): \(String(cString: strerror(errno))).")
             }
             // A lost store is reported below.
-            guard StoreMark.isThere(for: path) else { return nil }
+            guard StoreMarker.isThere(for: path) else { return nil }
         }
         bytes = Self.size(path)
         logBytes = Self.size(path + "-wal")

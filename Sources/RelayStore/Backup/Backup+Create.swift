@@ -31,19 +31,19 @@ extension Backup {
         let files = BackupFiles(disk: disk)
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
         guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
-        try demandWritable(folder)
+        try requireWritable(folder)
         return try BackupFiles.wrapping(folder) {
             try files.makeFolder(folder)
             let lock = try BackupLock(on: folder)
             defer { lock.release() }
             if lock.isHeld { removeBrokenOff(in: folder) }
             let earlier = Array(all(in: folder, at: now).reversed())
-            let hold = AssetHold.copying(of: data)
+            let hold = AssetLock.copying(of: data)
             defer { hold?.release() }
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
             let assets = BackupAssets(files: files, data: data, target: partial, earlier: earlier)
-            try demandRoom(for: assets, in: folder, freeBytes)
+            try requireSpace(for: assets, in: folder, freeBytes)
             defer { try? FileManager.default.removeItem(atPath: partial) }
             var manifest = Manifest(made: now.milliseconds, files: [], settings: [], missingAssets: 0)
             for path in try BackupFiles.databases(in: data) {
@@ -67,7 +67,7 @@ extension Backup {
     }
 
     /// Throws if the disk is read-only: the backup of a failing disk must go to another one.
-    private static func demandWritable(_ folder: String) throws(BackupFailure) {
+    private static func requireWritable(_ folder: String) throws(BackupFailure) {
         let isThere = FileManager.default.fileExists(atPath: folder)
         guard FreeSpace.isReadOnly(isThere ? folder : (folder as NSString).deletingLastPathComponent) else { return }
         throw .unreadable(folder, "its disk is mounted read-only. Name a folder on another disk with --backups.")
@@ -76,7 +76,7 @@ extension Backup {
     /// Throws if the backup would fill the disk, which would interrupt it and the writes of a running relay.
     ///
     /// As much again as it takes must stay free, at most 0.5 GB.
-    private static func demandRoom(
+    private static func requireSpace(
         for assets: BackupAssets,
         in folder: String,
         _ freeBytes: (_ folder: String) -> UInt64?
@@ -166,13 +166,13 @@ extension Backup {
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = .timeout(30)
-        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
+        configuration.prepareDatabase { CheckedVFS.reserveChecksumSpace($0) }
         do {
             let source = try opened(path, configuration)
             try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [target]) }
             try source.close()
         } catch  where StoreFailure.isDamage(error) {
-            throw BackupFailure.damaged(path, DamageLedger.places(of: path))
+            throw BackupFailure.damaged(path, DamageLog.places(of: path))
         }
         chmod(target, 0o600)
         try files.flush(target)
@@ -183,7 +183,7 @@ extension Backup {
         do {
             let source = try DatabaseQueue.ofStore(path, configuration)
             do {
-                try source.read { try FolderLayout.demandOurs($0, path) }
+                try source.read { try FolderLayout.requireOwnFile($0, path) }
             } catch let error as LayoutError where error.isNewer {
                 // Another version can use the copy as it can use its source.
             }

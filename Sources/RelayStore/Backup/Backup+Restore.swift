@@ -17,7 +17,8 @@ extension Backup {
     private static let readyName = "ready"
     /// The contents of a data folder, SQLite's additional files before the main one.
     private static let names = [
-        "containers", StoreMark.folder, AlertBook.fileName, "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite",
+        "containers", StoreMarker.folder, AlertOverrides.fileName, "relay.sqlite-wal", "relay.sqlite-shm",
+        "relay.sqlite",
     ]
 
     /// Replaces the content of a data folder by the backup; no relay may run on it.
@@ -48,7 +49,7 @@ extension Backup {
             do {
                 // Both are created even if the backup has no store: old content is moved only if there is a
                 // replacement.
-                for name in ["containers", StoreMark.folder] { try files.makeFolder("\(fresh)/\(name)") }
+                for name in ["containers", StoreMarker.folder] { try files.makeFolder("\(fresh)/\(name)") }
                 for file in manifest.files {
                     step(file.path)
                     try copyBack(file, to: fresh, files, draw)
@@ -126,7 +127,7 @@ extension Backup {
         try files.makeFolder((target as NSString).deletingLastPathComponent)
         try files.copy("\(path)/\(file.path)", to: target)
         let isStore = file.path != "relay.sqlite"
-        if isStore { StoreMark.make(for: target) }
+        if isStore { StoreMarker.make(for: target) }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
         // The backup may be of an earlier version.
         try BackupFiles.wrapping("\(path)/\(file.path)") {

@@ -11,7 +11,7 @@ struct BackupFiles {
     ///
     /// A copy of the accounts made last has every user that the copied records name.
     static func databases(in folder: String) throws(BackupFailure) -> [String] {
-        Set(try stores(in: folder) + StoreMark.stores(in: folder)).sorted() + ["relay.sqlite"]
+        Set(try stores(in: folder) + StoreMarker.stores(in: folder)).sorted() + ["relay.sqlite"]
     }
 
     /// Returns those of the containers that exist, without those that only have a mark.
@@ -37,7 +37,7 @@ struct BackupFiles {
 
     /// Returns the existing files with settings of a relay.
     static func settings(in folder: String) -> [String] {
-        [AlertBook.fileName].filter { FileManager.default.fileExists(atPath: "\(folder)/\($0)") }
+        [AlertOverrides.fileName].filter { FileManager.default.fileExists(atPath: "\(folder)/\($0)") }
     }
 
     private static func contents(_ folder: String) throws(BackupFailure) -> [String] {

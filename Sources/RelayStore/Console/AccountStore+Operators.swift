@@ -377,16 +377,16 @@ extension AccountStore {
     /// Nothing is thus done that the log lacks, and if the disk has no room for the entry, the action fails too. If
     /// `body` writes nothing here, the entry is added afterwards. Must be called by one thread that has the store to
     /// itself.
-    package func noting<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
-        noteOfNextWrite.withLock { $0 = entry }
-        defer { _ = takeNote() }
+    package func withAuditEntry<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
+        auditEntryOfNextWrite.withLock { $0 = entry }
+        defer { _ = takeAuditEntry() }
         let value = try body()
-        if let entry = takeNote() { try note(entry) }
+        if let entry = takeAuditEntry() { try note(entry) }
         return value
     }
 
-    func takeNote() -> AuditEntry? {
-        noteOfNextWrite.withLock { entry in
+    func takeAuditEntry() -> AuditEntry? {
+        auditEntryOfNextWrite.withLock { entry in
             defer { entry = nil }
             return entry
         }

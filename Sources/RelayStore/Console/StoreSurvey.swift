@@ -168,7 +168,7 @@ extension SQLiteStore {
                 throw RelayError(.internalError, "This store cannot be surveyed.")
             }
             return try reader.attempt {
-                try RunTime.limited(on: reader.database) { try body(StoreSurvey(reader: reader)) }
+                try QueryTimeLimit.limited(on: reader.database) { try body(StoreSurvey(reader: reader)) }
             }
         }
     }
@@ -195,7 +195,7 @@ extension StoreSurvey {
         package var participants: [Share.Participant]
     }
 
-    package struct SubscriptionRowOfUser: Sendable {
+    package struct UserSubscriptionRow: Sendable {
         package var user: UserID
         package var scope: DatabaseScope
         package var subscription: Subscription
@@ -243,9 +243,9 @@ extension StoreSurvey {
         }
     }
 
-    package func subscriptions(limit: Int) throws(RelayError) -> [SubscriptionRowOfUser] {
+    package func subscriptions(limit: Int) throws(RelayError) -> [UserSubscriptionRow] {
         try reader.attempt {
-            var found: [SubscriptionRowOfUser] = []
+            var found: [UserSubscriptionRow] = []
             try rows(
                 """
                 SELECT \(SubscriptionRow.columns), u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user

@@ -22,29 +22,29 @@ final class CheckedFile {
     private let role: Role
     let path: String
     let isReadOnly: Bool
-    var index = LogIndex()
+    var index = WALIndex()
 
     /// 0 until the file's header has been read.
     private var pageSize = 0
     /// Whether eight bytes of each page are reserved for a checksum, as in every file that we create.
-    private var isSummed = false
-    private var log: LogHead?
+    private var hasChecksums = false
+    private var log: WALHeader?
     /// When each page, or each frame of the log, was last verified.
-    private var looks: ContiguousArray<UInt16> = []
+    private var verificationTimes: ContiguousArray<UInt16> = []
     /// Frames that were overwritten inside a transaction, and whose checksums are written at its end.
     private var looseFrames: Set<Int> = []
-    private var latestFrameHead = -1
-    private let fresh: FreshFrames?
+    private var latestFrameHeader = -1
+    private let recentFrames: RecentlyWrittenFrames?
     /// A buffer for the page being sealed in a database file, or for the frames held back in a log.
     private var scratch: [UInt8] = []
     /// The offset and length of the held-back frames; the last frame may lack its page.
-    private var heldStart: Int?
-    private var heldCount = 0
+    private var bufferedStart: Int?
+    private var bufferedCount = 0
     /// The offset of the next frame, if known.
     private var logEnd: Int?
-    private var gathersFrames = false
+    private var buffersFrames = false
     /// Less than 128 KiB, the most that SQLite's own VFS writes in one call.
-    private static let mostAtOnce = (128 << 10) - 1
+    private static let writeLimit = (128 << 10) - 1
 
     init(_ real: UnsafeMutablePointer<sqlite3_file>, path: String?, flags: CInt) {
         self.real = real
@@ -55,7 +55,7 @@ final class CheckedFile {
         case SQLITE_OPEN_WAL: role = .log
         default: role = .other
         }
-        fresh = role == .log ? FreshFrames.of(self.path) : nil
+        recentFrames = role == .log ? RecentlyWrittenFrames.of(self.path) : nil
     }
 
     var file: UnsafeMutablePointer<sqlite3_file> { real }
@@ -64,8 +64,8 @@ final class CheckedFile {
     // MARK: Reading
 
     func read(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int) -> CInt {
-        let settled = settle()
-        guard settled == SQLITE_OK else { return settled }
+        let flushed = flushBuffered()
+        guard flushed == SQLITE_OK else { return flushed }
         let status = readReal(bytes, at: offset)
         switch role {
         case .other: return status
@@ -77,7 +77,7 @@ final class CheckedFile {
             guard status == SQLITE_OK || status == CheckedVFS.shortRead else { return status }
             if offset == 0 { learn(from: UnsafeRawBufferPointer(bytes)) }
             guard isPage(bytes.count, at: offset) else {
-                return offset == 0 && hidesSums(UnsafeRawBufferPointer(bytes)) ? CheckedVFS.damaged : status
+                return offset == 0 && hidesChecksums(UnsafeRawBufferPointer(bytes)) ? CheckedVFS.damaged : status
             }
             return readPage(bytes, at: offset, status)
         }
@@ -94,10 +94,10 @@ final class CheckedFile {
         // Twice: a page that another process is just writing is complete the next time.
         for attempt in 0..<2 {
             if attempt > 0 { status = readReal(bytes, at: offset) }
-            switch PageSum.verdict(on: UnsafeRawBufferPointer(bytes), number: number) {
+            switch PageChecksum.verdict(on: UnsafeRawBufferPointer(bytes), number: number) {
             case .good:
-                looked(at: number)
-                PageSum.unseal(bytes)
+                setVerified(at: number)
+                PageChecksum.unseal(bytes)
                 return status
             // Complete pages only: if the file ends within the page, the checksum is missing along with the rest.
             case .unsummed: if status == SQLITE_OK { return status }
@@ -106,7 +106,7 @@ final class CheckedFile {
             case .damaged: break
             }
         }
-        DamageLedger.note("page \(number)", of: path)
+        DamageLog.note("page \(number)", of: path)
         return CheckedVFS.damaged
     }
 
@@ -117,25 +117,28 @@ final class CheckedFile {
 
     /// Returns whether a mapped page is as it was written.
     func isGoodMapped(_ page: UnsafeRawPointer, count: Int, at offset: Int) -> Bool {
-        guard isPage(count, at: offset) else { return pageSize > 0 && !isSummed }
+        guard isPage(count, at: offset) else { return pageSize > 0 && !hasChecksums }
         let number = offset / pageSize + 1
-        if isLookedAt(number) { return true }
+        if isVerified(number) { return true }
         // A bad page is read once more by `read`, which reports it.
-        guard PageSum.verdict(on: UnsafeRawBufferPointer(start: page, count: count), number: number) == .good else {
+        guard PageChecksum.verdict(on: UnsafeRawBufferPointer(start: page, count: count), number: number) == .good
+        else {
             return false
         }
-        looked(at: number)
+        setVerified(at: number)
         return true
     }
 
     /// Returns whether the first page has a checksum but does not say so, because that byte is damaged.
-    private func hidesSums(_ page: UnsafeRawBufferPointer) -> Bool {
-        guard !isSummed, pageSize > 0, page.count == pageSize, page[20] != PageSum.size else { return false }
+    private func hidesChecksums(_ page: UnsafeRawBufferPointer) -> Bool {
+        guard !hasChecksums, pageSize > 0, page.count == pageSize, page[20] != PageChecksum.size else { return false }
         let isStrange = page[20] != 0
         var copy = Array(page)
-        copy[20] = UInt8(PageSum.size)
-        guard isStrange || copy.withUnsafeBytes({ PageSum.verdict(on: $0, number: 1) }) == .good else { return false }
-        DamageLedger.note("page 1", of: path)
+        copy[20] = UInt8(PageChecksum.size)
+        guard isStrange || copy.withUnsafeBytes({ PageChecksum.verdict(on: $0, number: 1) }) == .good else {
+            return false
+        }
+        DamageLog.note("page 1", of: path)
         return true
     }
 
@@ -146,7 +149,7 @@ final class CheckedFile {
                 if readReal(head, at: 0) == SQLITE_OK { learn(from: UnsafeRawBufferPointer(head)) }
             }
         }
-        return isSummed && count == pageSize && offset % pageSize == 0
+        return hasChecksums && count == pageSize && offset % pageSize == 0
     }
 
     /// Reads the properties of all pages from the first page; they never change.
@@ -154,8 +157,8 @@ final class CheckedFile {
         guard pageSize == 0, bytes.count >= 100, bytes.starts(with: "SQLite format 3\0".utf8) else { return }
         let size = Int(bytes[16]) << 8 | Int(bytes[17])
         pageSize = size == 1 ? 65_536 : size
-        isSummed = Int(bytes[20]) == PageSum.size && pageSize >= 512
-        guard isSummed else { return }
+        hasChecksums = Int(bytes[20]) == PageChecksum.size && pageSize >= 512
+        guard hasChecksums else { return }
         scratch = [UInt8](repeating: 0, count: pageSize)
     }
 
@@ -165,28 +168,28 @@ final class CheckedFile {
         guard let frame = frame(ofPage: page.count, at: offset), let head = log, !looseFrames.contains(frame) else {
             return SQLITE_OK
         }
-        if isLookedAt(frame) || fresh?.isFresh(frame) == true { return SQLITE_OK }
+        if isVerified(frame) || recentFrames?.isRecent(frame) == true { return SQLITE_OK }
         for attempt in 0..<2 {
             if attempt > 0 { _ = readReal(page, at: offset) }
             if isGood(UnsafeRawBufferPointer(page), frame, head) {
-                looked(at: frame)
+                setVerified(at: frame)
                 return SQLITE_OK
             }
         }
         let name = (path as NSString).lastPathComponent
-        DamageLedger.note("page \(frame + 1) of \(name)", of: String(path.dropLast(4)))
+        DamageLog.note("page \(frame + 1) of \(name)", of: String(path.dropLast(4)))
         return CheckedVFS.damaged
     }
 
-    private func isGood(_ page: UnsafeRawBufferPointer, _ frame: Int, _ head: LogHead) -> Bool {
-        let start = LogSum.headSize + frame * head.frameSize
+    private func isGood(_ page: UnsafeRawBufferPointer, _ frame: Int, _ head: WALHeader) -> Bool {
+        let start = WALChecksum.headerSize + frame * head.frameSize
         return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
             let before = UnsafeMutableRawBufferPointer(rebasing: bytes[24...])
             let own = UnsafeMutableRawBufferPointer(rebasing: bytes[..<24])
             // For the first frame, the preceding checksum is at the end of the log's header.
-            let place = frame == 0 ? LogSum.headSize - 8 : start - head.frameSize + 16
+            let place = frame == 0 ? WALChecksum.headerSize - 8 : start - head.frameSize + 16
             guard readReal(before, at: place) == SQLITE_OK, readReal(own, at: start) == SQLITE_OK else { return false }
-            let sum = LogSum(storedIn: UnsafeRawBufferPointer(before), at: 0)
+            let sum = WALChecksum(storedIn: UnsafeRawBufferPointer(before), at: 0)
             return head.isGood(head: UnsafeRawBufferPointer(own), page: page, after: sum)
         }
     }
@@ -194,25 +197,25 @@ final class CheckedFile {
     /// Returns the index of the frame whose page is at this offset; `nil` for other parts of the log.
     private func frame(ofPage count: Int, at offset: Int) -> Int? {
         if log == nil {
-            withUnsafeTemporaryAllocation(byteCount: LogSum.headSize, alignment: 8) { head in
-                if readReal(head, at: 0) == SQLITE_OK { log = LogHead(UnsafeRawBufferPointer(head)) }
+            withUnsafeTemporaryAllocation(byteCount: WALChecksum.headerSize, alignment: 8) { head in
+                if readReal(head, at: 0) == SQLITE_OK { log = WALHeader(UnsafeRawBufferPointer(head)) }
             }
         }
         guard let log, count == log.pageSize else { return nil }
-        let place = offset - LogSum.headSize - LogSum.frameHeadSize
+        let place = offset - WALChecksum.headerSize - WALChecksum.frameHeaderSize
         return place >= 0 && place % log.frameSize == 0 ? place / log.frameSize : nil
     }
 
     private func noteLogWrite(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
-        if offset == 0, bytes.count == LogSum.headSize { log = LogHead(bytes) }
+        if offset == 0, bytes.count == WALChecksum.headerSize { log = WALHeader(bytes) }
         guard let log else { return }
-        let place = offset - LogSum.headSize
-        if bytes.count == LogSum.frameHeadSize, place >= 0, place % log.frameSize == 0 {
-            latestFrameHead = place / log.frameSize
-            if !looseFrames.isEmpty { looseFrames.remove(latestFrameHead) }
+        let place = offset - WALChecksum.headerSize
+        if bytes.count == WALChecksum.frameHeaderSize, place >= 0, place % log.frameSize == 0 {
+            latestFrameHeader = place / log.frameSize
+            if !looseFrames.isEmpty { looseFrames.remove(latestFrameHeader) }
         } else if let frame = frame(ofPage: bytes.count, at: offset) {
-            if frame != latestFrameHead { looseFrames.insert(frame) }
-            fresh?.wrote(frame)
+            if frame != latestFrameHeader { looseFrames.insert(frame) }
+            recentFrames?.wrote(frame)
         }
     }
 
@@ -232,7 +235,7 @@ final class CheckedFile {
             // SQLite's buffer must not be changed.
             return scratch.withUnsafeMutableBytes { page in
                 page.copyMemory(from: bytes)
-                PageSum.seal(page, number: number)
+                PageChecksum.seal(page, number: number)
                 return writeReal(UnsafeRawBufferPointer(page), at: offset)
             }
         }
@@ -248,49 +251,49 @@ final class CheckedFile {
     ///
     /// SQLite passes a frame's header of 24 bytes and its page separately, and each write costs as much as copying a
     /// page.
-    private func writeLog(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ log: LogHead) -> CInt {
-        let isNext = heldStart.map { offset == $0 + heldCount } ?? true
-        if isNext, heldCount % log.frameSize != 0, bytes.count == log.pageSize {
-            hold(bytes)
+    private func writeLog(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ log: WALHeader) -> CInt {
+        let isNext = bufferedStart.map { offset == $0 + bufferedCount } ?? true
+        if isNext, bufferedCount % log.frameSize != 0, bytes.count == log.pageSize {
+            buffer(bytes)
             logEnd = offset + bytes.count
-            let hasRoom = heldCount + log.frameSize <= scratch.count
-            return gathersFrames && hasRoom && !endsCommit(heldCount - log.frameSize) ? SQLITE_OK : settle()
+            let hasRoom = bufferedCount + log.frameSize <= scratch.count
+            return buffersFrames && hasRoom && !endsCommit(bufferedCount - log.frameSize) ? SQLITE_OK : flushBuffered()
         }
-        if isNext, heldCount % log.frameSize == 0, bytes.count == LogSum.frameHeadSize, offset == logEnd {
-            let room = log.frameSize * (gathersFrames ? Self.mostAtOnce / log.frameSize : 1)
-            if heldStart == nil, scratch.count < room { scratch = [UInt8](repeating: 0, count: room) }
-            heldStart = heldStart ?? offset
-            hold(bytes)
+        if isNext, bufferedCount % log.frameSize == 0, bytes.count == WALChecksum.frameHeaderSize, offset == logEnd {
+            let room = log.frameSize * (buffersFrames ? Self.writeLimit / log.frameSize : 1)
+            if bufferedStart == nil, scratch.count < room { scratch = [UInt8](repeating: 0, count: room) }
+            bufferedStart = bufferedStart ?? offset
+            buffer(bytes)
             return SQLITE_OK
         }
-        let status = settle()
+        let status = flushBuffered()
         guard status == SQLITE_OK else { return status }
-        if offset == 0 { logEnd = LogSum.headSize }
-        let latestPage = LogSum.headSize + latestFrameHead * log.frameSize + LogSum.frameHeadSize
+        if offset == 0 { logEnd = WALChecksum.headerSize }
+        let latestPage = WALChecksum.headerSize + latestFrameHeader * log.frameSize + WALChecksum.frameHeaderSize
         if bytes.count == log.pageSize, offset == latestPage { logEnd = offset + bytes.count }
         return writeReal(bytes, at: offset)
     }
 
-    private func hold(_ bytes: UnsafeRawBufferPointer) {
+    private func buffer(_ bytes: UnsafeRawBufferPointer) {
         scratch.withUnsafeMutableBytes {
-            UnsafeMutableRawBufferPointer(rebasing: $0[heldCount...]).copyMemory(from: bytes)
+            UnsafeMutableRawBufferPointer(rebasing: $0[bufferedCount...]).copyMemory(from: bytes)
         }
-        heldCount += bytes.count
+        bufferedCount += bytes.count
     }
 
     /// Returns whether the held frame is a commit's last, whose header contains the size of the database in pages.
     private func endsCommit(_ frame: Int) -> Bool { scratch[frame + 4..<frame + 8].contains { $0 != 0 } }
 
     /// Writes the held-back frames; must be called before any other use of the file.
-    func settle() -> CInt {
-        guard let start = heldStart else { return SQLITE_OK }
-        defer { forgetHeld() }
-        return scratch.withUnsafeBytes { writeReal(UnsafeRawBufferPointer(rebasing: $0[..<heldCount]), at: start) }
+    func flushBuffered() -> CInt {
+        guard let start = bufferedStart else { return SQLITE_OK }
+        defer { discardBuffered() }
+        return scratch.withUnsafeBytes { writeReal(UnsafeRawBufferPointer(rebasing: $0[..<bufferedCount]), at: start) }
     }
 
-    private func forgetHeld() {
-        heldStart = nil
-        heldCount = 0
+    private func discardBuffered() {
+        bufferedStart = nil
+        bufferedCount = 0
     }
 
     /// Starts or stops holding frames back until the last one of a commit.
@@ -298,28 +301,30 @@ final class CheckedFile {
     /// Everything is written before other connections can see it or it is flushed. Holds frames only during a commit,
     /// when nothing else is written to the log's end. Frames still held at the end belong to a failed commit and are
     /// dropped: other processes may have written there by the time.
-    func gatherFrames(_ gathers: Bool) {
-        gathersFrames = gathers && role == .log
-        guard heldStart != nil else { return }
-        forgetHeld()
+    func bufferFrames(_ buffers: Bool) {
+        buffersFrames = buffers && role == .log
+        guard bufferedStart != nil else { return }
+        discardBuffered()
         logEnd = nil
     }
 
     // MARK: Verification times
 
-    private func isLookedAt(_ number: Int) -> Bool { number < looks.count && looks[number] == LookTime.now }
+    private func isVerified(_ number: Int) -> Bool {
+        number < verificationTimes.count && verificationTimes[number] == CoarseClock.now
+    }
 
-    private func looked(at number: Int) {
-        if number >= looks.count {
-            let room = max(number + 1, min(looks.count * 2, number + 65_536), 64)
-            looks.append(contentsOf: repeatElement(0, count: room - looks.count))
+    private func setVerified(at number: Int) {
+        if number >= verificationTimes.count {
+            let room = max(number + 1, min(verificationTimes.count * 2, number + 65_536), 64)
+            verificationTimes.append(contentsOf: repeatElement(0, count: room - verificationTimes.count))
         }
-        looks[number] = LookTime.now
+        verificationTimes[number] = CoarseClock.now
     }
 }
 
 /// A clock that ticks every eight seconds and is cheap to read; never 0.
-enum LookTime {
+enum CoarseClock {
     static var now: UInt16 {
         var time = timespec()
         #if os(Linux)
@@ -333,21 +338,21 @@ enum LookTime {
 }
 
 /// Frames of a log that this process has just written, so that its readers need not verify them.
-final class FreshFrames: Sendable {
+final class RecentlyWrittenFrames: Sendable {
     /// The number of frames that share one time: that of the latest.
     private static let perBlock = 64
     private static let blocks = 4_096
-    private struct Weak { weak var frames: FreshFrames? }
+    private struct Weak { weak var frames: RecentlyWrittenFrames? }
     private static let known = Mutex<[String: Weak]>([:])
 
     // The pointer never changes, and all threads access what it points to as atomics.
     nonisolated(unsafe) private let times: UnsafeMutablePointer<Atomic<UInt16>>
 
     /// Returns the instance shared by all connections to the log.
-    static func of(_ path: String) -> FreshFrames {
+    static func of(_ path: String) -> RecentlyWrittenFrames {
         known.withLock { known in
             if let frames = known[path]?.frames { return frames }
-            let frames = FreshFrames()
+            let frames = RecentlyWrittenFrames()
             known = known.filter { $0.value.frames != nil }
             known[path] = Weak(frames: frames)
             return frames
@@ -366,12 +371,12 @@ final class FreshFrames: Sendable {
 
     func wrote(_ frame: Int) {
         let block = frame / Self.perBlock
-        if block < Self.blocks { times[block].store(LookTime.now, ordering: .relaxed) }
+        if block < Self.blocks { times[block].store(CoarseClock.now, ordering: .relaxed) }
     }
 
-    func isFresh(_ frame: Int) -> Bool {
+    func isRecent(_ frame: Int) -> Bool {
         let block = frame / Self.perBlock
-        return block < Self.blocks && times[block].load(ordering: .relaxed) == LookTime.now
+        return block < Self.blocks && times[block].load(ordering: .relaxed) == CoarseClock.now
     }
 }
 
@@ -380,7 +385,7 @@ final class FreshFrames: Sendable {
 /// Without this, data on a disk that is mounted read-only or full could not even be read, exactly when it must be
 /// copied to another disk. For files that it may not write, SQLite can work without the index file
 /// (`SQLITE_READONLY_CANTINIT`, sqlite.org/rescode.html): it then reads the log at the start of each read.
-struct LogIndex {
+struct WALIndex {
     /// Never reset: the index must not change during a read.
     private var isInMemory = false
     /// Whether there is a file in which other processes can see our locks.

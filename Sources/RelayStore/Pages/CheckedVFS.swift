@@ -6,7 +6,7 @@ import GRDBSQLite
 /// A SQLite VFS that verifies a checksum of every page; wraps each of the system's files in a `CheckedFile`.
 ///
 /// A page that is not as it was written is reported as an input/output error (`SQLITE_IOERR_DATA`) and never returned;
-/// its place is in `DamageLedger`. Modelled on SQLite's checksum VFS (sqlite.org/cksumvfs.html), except for the log:
+/// its place is in `DamageLog`. Modelled on SQLite's checksum VFS (sqlite.org/cksumvfs.html), except for the log:
 /// SQLite has computed a frame's checksum before the frame gets here. So a page gets its checksum when it is written
 /// into the database file, and in the log the frame's own checksum is verified.
 ///
@@ -37,22 +37,22 @@ package enum CheckedVFS {
     /// Reserves room for checksums in a new file; must be called before a connection first writes to the file.
     ///
     /// Has no effect on a file without that room, except that copies made by `VACUUM INTO` have it.
-    package static func leaveRoom(_ database: Database) {
+    package static func reserveChecksumSpace(_ database: Database) {
         guard isRegistered else { return }
-        var size = CInt(PageSum.size)
+        var size = CInt(PageChecksum.size)
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_RESERVE_BYTES, &size)
     }
 
     /// Runs `body`, which commits, and writes the frames of the commit in as few calls as possible.
-    static func gatheringFrames(_ database: Database, _ body: () throws -> Void) rethrows {
+    static func bufferingFrames(_ database: Database, _ body: () throws -> Void) rethrows {
         var file: UnsafeMutablePointer<sqlite3_file>?
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file)
         // In memory, and if SQLite was built without URIs, the file is not a `CheckedFile`.
         guard let file, file.pointee.pMethods == UnsafePointer(methods), let log = with(file, else: nil, { $0 }) else {
             return try body()
         }
-        log.gatherFrames(true)
-        defer { log.gatherFrames(false) }
+        log.bufferFrames(true)
+        defer { log.bufferFrames(false) }
         try body()
     }
 
@@ -104,7 +104,7 @@ package enum CheckedVFS {
         var status = open(system, name, real, flags, &granted)
         if status != SQLITE_OK, flags & SQLITE_OPEN_WAL != 0, let name, isOnReadOnlyDisk(log: String(cString: name)) {
             // The log was removed when the file was closed, and cannot be created here. An empty one is equivalent.
-            status = open(system, nothing, real, SQLITE_OPEN_WAL | SQLITE_OPEN_READONLY, &granted)
+            status = open(system, emptyFile, real, SQLITE_OPEN_WAL | SQLITE_OPEN_READONLY, &granted)
         }
         outFlags?.pointee = granted
         guard status == SQLITE_OK else {
@@ -120,7 +120,7 @@ package enum CheckedVFS {
     }
 
     // Never changed; SQLite uses the name for as long as the file is open.
-    nonisolated(unsafe) private static let nothing = UnsafePointer(strdup("/dev/null"))
+    nonisolated(unsafe) private static let emptyFile = UnsafePointer(strdup("/dev/null"))
 
     private static func isOnReadOnlyDisk(log: String) -> Bool {
         access(log, F_OK) != 0 && FreeSpace.isReadOnly((log as NSString).deletingLastPathComponent)
@@ -148,9 +148,9 @@ package enum CheckedVFS {
     }
 
     /// Does the same after held-back frames are written, for calls that need the file in the state that SQLite expects.
-    private static func settled(_ file: UnsafeMutablePointer<sqlite3_file>?, _ body: (CheckedFile) -> CInt) -> CInt {
+    private static func flushed(_ file: UnsafeMutablePointer<sqlite3_file>?, _ body: (CheckedFile) -> CInt) -> CInt {
         with(file, else: ioError) { file in
-            let status = file.settle()
+            let status = file.flushBuffered()
             return status == SQLITE_OK ? body(file) : status
         }
     }
@@ -200,13 +200,13 @@ package enum CheckedVFS {
     /// The remaining methods call the system's.
     private static func passOn(_ table: inout sqlite3_io_methods) {
         table.xTruncate = { file, size in
-            CheckedVFS.settled(file) { $0.methods?.pointee.xTruncate?($0.file, size) ?? 1 }
+            CheckedVFS.flushed(file) { $0.methods?.pointee.xTruncate?($0.file, size) ?? 1 }
         }
         table.xSync = { file, flags in
-            CheckedVFS.settled(file) { $0.methods?.pointee.xSync?($0.file, flags) ?? 1 }
+            CheckedVFS.flushed(file) { $0.methods?.pointee.xSync?($0.file, flags) ?? 1 }
         }
         table.xFileSize = { file, size in
-            CheckedVFS.settled(file) { $0.methods?.pointee.xFileSize?($0.file, size) ?? 1 }
+            CheckedVFS.flushed(file) { $0.methods?.pointee.xFileSize?($0.file, size) ?? 1 }
         }
         table.xLock = { file, level in
             CheckedVFS.with(file, else: CheckedVFS.ioError) { $0.methods?.pointee.xLock?($0.file, level) ?? 1 }

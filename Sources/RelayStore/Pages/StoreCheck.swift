@@ -37,13 +37,13 @@ package enum StoreCheck {
             let queue = try DatabaseQueue.ofStore(path, configuration)
             defer { try? queue.close() }
             let report = try queue.inDatabase { try String.fetchOne($0, sql: "PRAGMA integrity_check(1)") }
-            let places = DamageLedger.places(of: path)
+            let places = DamageLog.places(of: path)
             if !places.isEmpty { return places.joined(separator: ", ") }
             guard report == "ok" else { return report ?? "no answer" }
-            try queue.read { try StoreLayout.demandOurs($0, path) }
+            try queue.read { try StoreLayout.requireOwnFile($0, path) }
             return nil
         } catch  where StoreFailure.isDamage(error) {
-            let places = DamageLedger.places(of: path)
+            let places = DamageLog.places(of: path)
             return places.isEmpty ? "SQLite cannot read it" : places.joined(separator: ", ")
         } catch {
             return nil
@@ -60,7 +60,7 @@ package enum StoreCheck {
 /// The damaged places that have been found, by file, to report them to the operator.
 ///
 /// SQLite's errors say only that something is damaged.
-package enum DamageLedger {
+package enum DamageLog {
     private static let places = Mutex<[String: Set<String>]>([:])
     /// A failing disk may damage everything.
     private static let most = 100

@@ -5,7 +5,7 @@ import RelayCore
 /// The checks for a record that an index has offered: first against other indexes, then on the record itself.
 struct CandidateCheck {
     private let run: QueryRun
-    private let probes: [(place: IndexPlace, probe: KeyProbe)]
+    private let probes: [(place: IndexSource, probe: KeyProbe)]
     private let match: QueryMatch
     /// The list or text field that may offer a record several times, with the visited ranges.
     private let repeated: (target: IndexTarget, ranges: [KeyRange])?
@@ -23,7 +23,7 @@ struct CandidateCheck {
         ranges: [KeyRange]? = nil
     ) {
         self.run = run
-        var probes: [(place: IndexPlace, probe: KeyProbe)] = []
+        var probes: [(place: IndexSource, probe: KeyProbe)] = []
         var rest: [Query.Filter] = []
         for filter in filters {
             if let keys, IndexTarget(filter) == target, filter.isAnswered(by: keys) { continue }
@@ -51,15 +51,15 @@ struct CandidateCheck {
             let isThere: (QueryKey) throws -> Bool = { key in
                 try run.reader.hasEntry(index: number, zone: run.zoneNumber, key: key, name: name)
             }
-            let holds = try probe.wantsAll ? probe.keys.allSatisfy(isThere) : probe.keys.contains(where: isThere)
-            guard holds != probe.isNegative else { return false }
+            let matches = try probe.wantsAll ? probe.keys.allSatisfy(isThere) : probe.keys.contains(where: isThere)
+            guard matches != probe.isNegative else { return false }
         }
         return true
     }
 
     /// Returns whether the remaining filters match, and this entry is the one that stands for the record.
-    func holds(for values: QueryValues, under key: QueryKey) -> Bool {
-        guard match.holds(for: values) else { return false }
+    func matches(for values: QueryValues, under key: QueryKey) -> Bool {
+        guard match.matches(for: values) else { return false }
         guard let repeated else { return true }
         let offered = repeated.target.keys(of: values, in: run.type)
             .filter { key in repeated.ranges.contains { $0.side(of: key) == 0 } }

@@ -3,7 +3,7 @@ import Records
 import RelayCore
 
 /// Where the entries of an index are stored.
-enum IndexPlace: Hashable, Sendable {
+enum IndexSource: Hashable, Sendable {
     /// In `field_value`, under this number.
     case entries(Int64)
     /// In the public zone's index of this record type by modification time.
@@ -20,7 +20,7 @@ struct IndexEntry: Hashable, Sendable {
 ///
 /// Reads in growing portions, so that any number of cursors can use the same statement and a short page costs little.
 struct IndexCursor {
-    private let place: IndexPlace
+    private let place: IndexSource
     private let zone: Int64
     private let range: KeyRange
     private let isAscending: Bool
@@ -35,7 +35,7 @@ struct IndexCursor {
 
     /// Begins at `start`, which need not exist; `nil` means the first entry in the visiting order.
     init(
-        _ place: IndexPlace,
+        _ place: IndexSource,
         zone: Int64,
         range: KeyRange,
         ascending: Bool = true,
@@ -88,14 +88,14 @@ struct IndexCursor {
 
 /// The SQL that scans one range of an index; tests check its query plan.
 struct IndexScan {
-    let place: IndexPlace
+    let place: IndexSource
     let zone: Int64
     let range: KeyRange
     let from: (entry: IndexEntry, isIncluded: Bool)?
     let isAscending: Bool
 
     init(
-        _ place: IndexPlace,
+        _ place: IndexSource,
         zone: Int64,
         range: KeyRange,
         from: (entry: IndexEntry, isIncluded: Bool)? = nil,

@@ -16,7 +16,7 @@ package struct QueryTuning: Sendable {
     /// Entries of the best filter from which walking in the order of the results is cheaper, since most records match.
     package var manyEntries = 5_000
     /// The longest time that the statements of one query may run.
-    package var longestRun = RunTime.query
+    package var longestRun = QueryTimeLimit.query
     /// The longest time that a query waits for missing indexes.
     package var longestWait = Duration.seconds(20)
 

@@ -23,7 +23,7 @@ final class QueryRun {
     private let allowance: Allowance
     let tuning: QueryTuning
     private let indexes: [IndexTarget: FieldIndex]
-    var page: PageOfQuery
+    var page: QueryPageBuilder
     /// The number of records and index entries looked at; tests check that nothing was scanned.
     private(set) var examined = 0
     /// The indexes that the query lacks.
@@ -37,7 +37,7 @@ final class QueryRun {
         _ query: Query,
         type: (number: Int64, definition: RecordType),
         after: Query.Position?,
-        page: PageOfQuery,
+        page: QueryPageBuilder,
         work: QueryWork,
         zone: Zone,
         reader: SQLiteReader
@@ -103,7 +103,7 @@ final class QueryRun {
     }
 
     /// Returns where the index is stored, if it is complete.
-    func place(of target: IndexTarget) -> IndexPlace? {
+    func place(of target: IndexTarget) -> IndexSource? {
         // The public zone has its own index for this field, by which clients poll it.
         if target == .value(.system(.modified)), zone.number == 1 { return .publicModified(type: typeNumber) }
         guard let index = indexes[target], index.isReady else { return nil }
@@ -175,8 +175,8 @@ final class QueryRun {
     /// Counts a visited record or entry, which is limited while an index is missing.
     func countOne() throws {
         examined += 1
-        if !missing.isEmpty, examined > allowance.records { throw IndexMissing(targets: missing) }
-        if let most = allowance.atOnce, examined > most { throw TakesLong() }
+        if !missing.isEmpty, examined > allowance.records { throw MissingIndexError(targets: missing) }
+        if let most = allowance.atOnce, examined > most { throw QueryAllowanceExceeded() }
     }
 
     // MARK: Candidates
@@ -194,7 +194,7 @@ final class QueryRun {
             record.type == query.recordType
         else { return }
         let values = try QueryValues(record, fields: check.fieldNames)
-        guard check.holds(for: values, under: entry.key) else { return }
+        guard check.matches(for: values, under: entry.key) else { return }
         let position = Query.Position(keys: order.keys(of: values), recordName: record.name, zone: zone.id)
         if let start, !order.areInOrder(start, position) { return }
         page.insert(.init(position: position, zone: zone, record: record))
@@ -202,17 +202,17 @@ final class QueryRun {
 }
 
 /// Thrown if a query looks at more records than it may on a thread that answers requests.
-struct TakesLong: Error {}
+struct QueryAllowanceExceeded: Error {}
 
 /// Thrown if a query would look at too many records because these indexes are missing.
-struct IndexMissing: Error {
+struct MissingIndexError: Error {
     var targets: Set<IndexTarget>
 }
 
 /// The first records in a query's order among those offered: as many as a page holds, and one more.
 ///
 /// A page of large records holds fewer: it is full when its records exceed the byte limit.
-struct PageOfQuery {
+struct QueryPageBuilder {
     struct Entry {
         var position: Query.Position
         var zone: Zone
@@ -288,7 +288,7 @@ extension QueryRun {
     /// If many records have the same key and another sort follows, these are visited through that sort's index. A page
     /// sorted by a field with few different values and then by another field thus does not read all records with one
     /// value.
-    private func walk(_ place: IndexPlace, _ range: KeyRange, sharing shared: [Shared], _ check: CandidateCheck) throws
+    private func walk(_ place: IndexSource, _ range: KeyRange, sharing shared: [Shared], _ check: CandidateCheck) throws
     {
         let level = shared.count
         let isAscending = order.sorts.isEmpty ? order.namesAscend : order.sorts[level].isAscending
@@ -352,10 +352,10 @@ extension QueryRun {
 
     /// Returns the index of the next sort, if so many records share this key that it is worth using.
     private func nextIndex(
-        after place: IndexPlace,
+        after place: IndexSource,
         sharing shared: [Shared],
         _ key: QueryKey
-    ) throws -> (IndexPlace, [Shared])? {
+    ) throws -> (IndexSource, [Shared])? {
         guard case .entries(let index) = place, order.sorts[shared.count + 1].relativeLocation == nil else {
             return nil
         }
@@ -410,17 +410,17 @@ extension QueryRun {
         let check = CandidateCheck(query.filters, run: self, through: nil)
         // A record without a place is farther than any other: see `QueryOrder`.
         guard sort.isAscending else {
-            if try visitPlaceless(place, check) { try visitSquares(place, center, isAscending: false, check) }
+            if try visitWithoutLocation(place, check) { try visitSquares(place, center, isAscending: false, check) }
             return
         }
         if start?.keys.first != .real(.infinity) { try visitSquares(place, center, isAscending: true, check) }
         if !page.isFull || page.entries.last?.position.keys.first == .real(.infinity) {
-            _ = try visitPlaceless(place, check)
+            _ = try visitWithoutLocation(place, check)
         }
     }
 
     private func visitSquares(
-        _ place: IndexPlace,
+        _ place: IndexSource,
         _ center: Location,
         isAscending: Bool,
         _ check: CandidateCheck
@@ -469,7 +469,7 @@ extension QueryRun {
     /// Visits records without a place, which all have the same distance.
     ///
     /// - Returns: whether the page may have room for records after them.
-    private func visitPlaceless(_ place: IndexPlace, _ check: CandidateCheck) throws -> Bool {
+    private func visitWithoutLocation(_ place: IndexSource, _ check: CandidateCheck) throws -> Bool {
         let isLast = order.sorts.count == 1
         if let start, start.keys.first != .real(.infinity), !order.sorts[0].isAscending { return true }
         let begin = isLast && start?.keys.first == .real(.infinity) ? start?.recordName : nil

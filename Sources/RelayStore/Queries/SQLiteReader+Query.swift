@@ -18,18 +18,20 @@ extension SQLiteReader {
                 query,
                 type: (number, type),
                 after: position,
-                page: PageOfQuery(QueryOrder(query), limit: limit, bytes: bytes),
+                page: QueryPageBuilder(QueryOrder(query), limit: limit, bytes: bytes),
                 work: queryWork,
                 zone: first,
                 reader: self
             )
             defer { queryWork.examined += run.examined }
             do {
-                return try RunTime.limited(to: queryWork.tuning.longestRun, on: database) { try run.run(in: zones) }
-            } catch is TakesLong {
-                queryWork.takesLong = true
+                return try QueryTimeLimit.limited(to: queryWork.tuning.longestRun, on: database) {
+                    try run.run(in: zones)
+                }
+            } catch is QueryAllowanceExceeded {
+                queryWork.exceedsAllowance = true
                 throw RelayError(.tryAgainLater, "The query takes long.")
-            } catch let error as IndexMissing {
+            } catch let error as MissingIndexError {
                 queryWork.missing.formUnion(
                     error.targets.map { WantedIndex(recordType: query.recordType, target: $0) }
                 )
@@ -103,7 +105,7 @@ struct QueryWork {
     /// The number of records and index entries looked at.
     var examined = 0
     /// Whether a query was stopped because it would take too long on its thread.
-    var takesLong = false
+    var exceedsAllowance = false
     /// The missing indexes because of which a query failed.
     var missing: Set<WantedIndex> = []
 }
@@ -123,7 +125,7 @@ extension FieldIndex {
     }
 }
 
-extension IndexMissing {
+extension MissingIndexError {
     func relayError(of type: String) -> RelayError {
         let fields = targets.map { "'\($0.fieldName)'" }.sorted().joined(separator: ", ")
         return RelayError(

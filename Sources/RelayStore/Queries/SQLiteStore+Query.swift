@@ -32,9 +32,9 @@ extension SQLiteStore {
             } catch {
                 refusal = error
             }
-            if work.takesLong {
+            if work.exceedsAllowance {
                 work.allowance.atOnce = nil
-                work.takesLong = false
+                work.exceedsAllowance = false
                 continue
             }
             guard !work.missing.isEmpty, ContinuousClock.now < deadline else { throw refusal }
@@ -59,7 +59,7 @@ extension SQLiteStore {
     ) async throws(RelayError) -> Result {
         work.examined = 0
         guard hasOwnThreads, work.allowance.atOnce == nil else { return try read(&work, body) }
-        return try await LongQueries.shared.run { () throws(RelayError) -> Result in try read(&work, body) }
+        return try await SlowQueryExecutor.shared.run { () throws(RelayError) -> Result in try read(&work, body) }
     }
 
     private func build(_ missing: Set<WantedIndex>) async throws(RelayError) -> Bool {
@@ -85,7 +85,7 @@ extension SQLiteStore {
             (SQLiteReader.publicNames, "public_by_modified"), (SQLiteReader.zoneNames, "live_by_run"),
         ]
         for (place, index) in [
-            (IndexPlace.entries(1), "PRIMARY KEY"), (.publicModified(type: 1), "public_by_modified"),
+            (IndexSource.entries(1), "PRIMARY KEY"), (.publicModified(type: 1), "public_by_modified"),
         ] {
             for range in bounds {
                 for from in [nil, (entry, true), (entry, false)] {

@@ -3,7 +3,7 @@ import Records
 import RelayCore
 
 /// The indexes that writes must update, by record type number.
-struct KeptIndexes {
+struct CachedIndexes {
     var ofType: [Int64: [FieldIndex]] = [:]
 }
 
@@ -19,7 +19,7 @@ extension SQLiteWriter {
         over replaced: StoredRecord?,
         in zone: Zone
     ) throws {
-        let kept = try keptIndexes()
+        let kept = try cachedIndexes()
         guard !kept.ofType.isEmpty, let indexes = kept.ofType[type],
             let definition = memory.schema.queryable(record.type)
         else { return }
@@ -74,9 +74,9 @@ extension SQLiteWriter {
     }
 
     /// Returns the cached indexes, or reads them from the file.
-    private func keptIndexes() throws -> KeptIndexes {
+    private func cachedIndexes() throws -> CachedIndexes {
         if let kept = memory.indexes { return kept }
-        var kept = KeptIndexes()
+        var kept = CachedIndexes()
         let statement = try SQL(FieldIndex.select + " WHERE dropped = 0", in: database)
         defer { statement.reset() }
         while try statement.step() {
@@ -177,7 +177,7 @@ extension SQLiteWriter {
     ///
     /// Queries no longer use them; their entries are removed gradually.
     func dropIndexes(from old: Schema, to new: Schema) throws {
-        for (number, kept) in try keptIndexes().ofType {
+        for (number, kept) in try cachedIndexes().ofType {
             guard let name = names.type(number) else { continue }
             for index in kept where !index.target.survives(from: old.queryable(name), to: new.queryable(name)) {
                 let statement = try SQL("UPDATE field_index SET dropped = 1 WHERE id = ?", in: database)
@@ -224,7 +224,7 @@ extension SQLiteWriter {
 
     /// Removes up to `limit` entries of a deleted zone; returns whether there are more.
     func purgeEntries(ofZone zone: Int64, limit: Int) throws -> Bool {
-        for index in try keptIndexes().ofType.values.joined()
+        for index in try cachedIndexes().ofType.values.joined()
         where try removeEntries(of: index.number, zone: zone, limit: limit) == limit {
             return true
         }

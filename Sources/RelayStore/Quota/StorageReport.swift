@@ -58,7 +58,7 @@ package struct StorageReport: Sendable {
             defer { connections.close() }
             return try connections.read { database in
                 let reader = SQLiteReader(database, names: StoreNames(), schema: Schema())
-                let zones = try reader.livingZones(of: user)
+                let zones = try reader.liveZones(of: user)
                 return (try reader.committedUse(of: user).total, zones.count)
             }
         } catch {

@@ -11,7 +11,7 @@ struct ChangedZones {
     /// The index in `changes` of each zone, by zone number.
     private var places: [Int64: Int] = [:]
     /// The same for deleted zones, by ID: a new zone with that ID takes over the index.
-    private var placesOfGone: [ZoneID: Int] = [:]
+    private var placesOfDeleted: [ZoneID: Int] = [:]
     /// The zone that was noted last: writes to one zone come together.
     private var latest: (number: Int64, place: Int)?
 
@@ -36,12 +36,12 @@ struct ChangedZones {
     /// Records that a zone was created.
     ///
     /// If the commit also deleted a zone with this ID, both are reported as one change.
-    mutating func made(_ zone: Zone) {
-        if let place = placesOfGone[zone.id] { places[zone.number] = place }
+    mutating func zoneCreated(_ zone: Zone) {
+        if let place = placesOfDeleted[zone.id] { places[zone.number] = place }
     }
 
     /// Records that a zone was deleted.
-    mutating func gone(_ zone: Zone) { placesOfGone[zone.id] = places[zone.number] }
+    mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = places[zone.number] }
 
     /// Sets the participants to notify of each shared zone, by calling `audience`.
     mutating func setAudiences(

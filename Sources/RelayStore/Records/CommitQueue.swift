@@ -5,7 +5,7 @@ import RelayCore
 /// Runs its argument later, never at once, and one call at a time.
 ///
 /// Tests pass one in place of the commit thread.
-package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Void
+package typealias CommitScheduler = @Sendable (@escaping @Sendable () -> Void) -> Void
 
 /// Runs a store's writes, one commit after another: all queued writes share one commit.
 ///
@@ -34,19 +34,19 @@ final class CommitQueue: @unchecked Sendable {
     /// The number of writes in the latest commit; if more than one, the next ones are queued too.
     private var latestBatch = 1
     /// The number of commits to run without waiting for more writes.
-    private var gatheringRests = 0
+    private var commitsWithoutGathering = 0
     /// A moving average of the commit duration.
     private var commitTime = Duration.zero
     /// The duration of the latest commit.
     private var latestTime = Duration.zero
 
-    private let commit: @Sendable (consuming [any StoreWrite]) -> CommitCut?
+    private let commit: @Sendable (consuming [any StoreWrite]) -> BatchRemainder?
     private let idle: @Sendable () -> Bool
     /// Runs commits in place of the thread.
     ///
-    /// `isAsked` is whether it has a call pending.
-    private let later: CommitLater?
-    private var isAsked = false
+    /// `isScheduled` is whether it has a call pending.
+    private let later: CommitScheduler?
+    private var isScheduled = false
     private let onCommitTime: @Sendable (Int, Duration) -> Void
 
     /// The maximum number of writes in a commit: bounds how long the first of them waits.
@@ -54,11 +54,11 @@ final class CommitQueue: @unchecked Sendable {
     /// The longest time that a commit waits for more writes.
     private static let longestGathering = Duration.milliseconds(1)
     /// With fewer writes in a commit than this, the next commit does not wait.
-    private static let leastGathered = 4
+    private static let gatheringThreshold = 4
     /// The number of commits that do not wait after one waited in vain.
-    private static let restAfterGathering = 32
+    private static let commitsWithoutGatheringLimit = 32
     /// The longest commit that runs on the caller's thread, which serves no other request meanwhile.
-    private static let callersTime = Duration.milliseconds(1)
+    private static let callerThreadLimit = Duration.milliseconds(1)
 
     /// Starts the thread.
     ///
@@ -72,10 +72,10 @@ final class CommitQueue: @unchecked Sendable {
     ///   - later: runs commits in place of the thread, which is then not started.
     init(
         name: String,
-        commit: @escaping @Sendable (consuming [any StoreWrite]) -> CommitCut?,
+        commit: @escaping @Sendable (consuming [any StoreWrite]) -> BatchRemainder?,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool,
-        later: CommitLater? = nil
+        later: CommitScheduler? = nil
     ) {
         self.commit = commit
         self.onCommitTime = onCommitTime
@@ -118,10 +118,10 @@ final class CommitQueue: @unchecked Sendable {
         guard later == nil else {
             waiting.append(write)
             condition.unlock()
-            askForCommit()
+            scheduleCommit()
             return true
         }
-        guard !isCommitting, waiting.isEmpty, latestBatch == 1, commitTime < Self.callersTime else {
+        guard !isCommitting, waiting.isEmpty, latestBatch == 1, commitTime < Self.callerThreadLimit else {
             waiting.append(write)
             if !isCommitting { condition.signal() }
             condition.unlock()
@@ -169,37 +169,37 @@ final class CommitQueue: @unchecked Sendable {
         }
     }
 
-    private func askForCommit() {
-        let mustAsk = condition.withLock {
-            defer { isAsked = true }
-            return !isAsked
+    private func scheduleCommit() {
+        let mustSchedule = condition.withLock {
+            defer { isScheduled = true }
+            return !isScheduled
         }
-        if mustAsk { later?({ [weak self] in self?.commitNow() }) }
+        if mustSchedule { later?({ [weak self] in self?.commitNow() }) }
     }
 
     /// Commits the queued writes on this thread, if there is no commit thread.
     private func commitNow() {
         let batch = condition.withLock {
-            isAsked = false
+            isScheduled = false
             return takeBatch(atMost: waiting.count)
         }
         if !batch.isEmpty {
-            let cut = commit(batch)
-            condition.withLock { putBack(cut) }
+            let remainder = commit(batch)
+            condition.withLock { putBack(remainder) }
         }
         let hasMore = condition.withLock { hasIdleWork } && idle()
         condition.withLock { hasIdleWork = hasMore }
-        if hasMore || depth > 0 { askForCommit() }
+        if hasMore || depth > 0 { scheduleCommit() }
     }
 
     private func timed(_ batch: consuming [any StoreWrite]) {
         let (start, count) = (ContinuousClock.now, batch.count)
-        let cut = commit(batch)
+        let remainder = commit(batch)
         let time = ContinuousClock.now - start
-        let done = count - (cut?.rest.count ?? 0)
+        let done = count - (remainder?.rest.count ?? 0)
         onCommitTime(done, time)
         condition.withLock {
-            putBack(cut)
+            putBack(remainder)
             latestBatch = done
             commitTime = (commitTime * 7 + time) / 8
             latestTime = time
@@ -214,7 +214,7 @@ final class CommitQueue: @unchecked Sendable {
         // Idle work that is left continues after the next start.
         if waiting.isEmpty, isClosed { return nil }
         isCommitting = true
-        if latestBatch >= Self.leastGathered, !waiting.isEmpty, !isClosed { gather() }
+        if latestBatch >= Self.gatheringThreshold, !waiting.isEmpty, !isClosed { gather() }
         return takeBatch(atMost: Self.batchLimit)
     }
 
@@ -229,22 +229,22 @@ final class CommitQueue: @unchecked Sendable {
         return batch
     }
 
-    private func putBack(_ cut: CommitCut?) {
-        guard let cut else {
+    private func putBack(_ remainder: BatchRemainder?) {
+        guard let remainder else {
             // The last commit had room for all, so no queued write has waited for more than that commit.
             if !spent.isEmpty { spent = [:] }
             return
         }
-        spent.merge(cut.spent, uniquingKeysWith: +)
-        if !isAbandoned { waiting.insert(contentsOf: cut.rest, at: 0) }
+        spent.merge(remainder.spent, uniquingKeysWith: +)
+        if !isAbandoned { waiting.insert(contentsOf: remainder.rest, at: 0) }
     }
 
     /// Waits for writes until as many have come as the latest commit had, or the time is over.
     ///
     /// Releases the lock meanwhile.
     private func gather() {
-        guard gatheringRests == 0 else {
-            gatheringRests -= 1
+        guard commitsWithoutGathering == 0 else {
+            commitsWithoutGathering -= 1
             return
         }
         let limit = min(commitTime / 4, Self.longestGathering)
@@ -259,12 +259,14 @@ final class CommitQueue: @unchecked Sendable {
             waited = ContinuousClock.now - start
         }
         // The batch grew by less than the time spent.
-        if commitTime * (waiting.count - before) < waited * before { gatheringRests = Self.restAfterGathering }
+        if commitTime * (waiting.count - before) < waited * before {
+            commitsWithoutGathering = Self.commitsWithoutGatheringLimit
+        }
     }
 }
 
 /// The rest of a commit that ended before all its writes were run.
-struct CommitCut {
+struct BatchRemainder {
     /// The writes that have not been run.
     var rest: [any StoreWrite]
     /// Bytes of records that the other writes read and wrote, by user; users with few bytes are absent.
@@ -276,7 +278,7 @@ struct CommitCut {
     private static let fewBytes = 64 << 10
 
     /// Runs writes until they have read and written `bytesAtOnce`, and leaves in `batch` those that it has run.
-    static func run(_ batch: inout [any StoreWrite], in writer: SQLiteWriter) -> CommitCut? {
+    static func run(_ batch: inout [any StoreWrite], in writer: SQLiteWriter) -> BatchRemainder? {
         var spent: [UserID?: Int] = [:]
         for (index, write) in batch.enumerated() {
             let before = writer.recordBytes
@@ -286,7 +288,7 @@ struct CommitCut {
             guard writer.recordBytes >= bytesAtOnce, index + 1 < batch.count else { continue }
             let rest = Array(batch[(index + 1)...])
             batch.removeLast(rest.count)
-            return CommitCut(rest: rest, spent: spent)
+            return BatchRemainder(rest: rest, spent: spent)
         }
         return nil
     }

@@ -55,13 +55,13 @@ struct SQL {
     }
 
     /// Binds text without copying it: the bytes must stay in place until the statement is reset.
-    func bind(_ index: Int32, lentText text: UnsafeBufferPointer<UInt8>) {
+    func bind(_ index: Int32, borrowedText text: UnsafeBufferPointer<UInt8>) {
         text.withMemoryRebound(to: CChar.self) {
             _ = sqlite3_bind_text(handle, index, $0.baseAddress ?? Self.nothing, Int32(text.count), nil)
         }
     }
 
-    func bind(_ index: Int32, lentBlob bytes: UnsafeRawBufferPointer) {
+    func bind(_ index: Int32, borrowedBlob bytes: UnsafeRawBufferPointer) {
         let start = bytes.baseAddress ?? UnsafeRawPointer(Self.nothing)
         _ = sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), nil)
     }
@@ -131,13 +131,13 @@ struct SQL {
     /// Returns a text column's UTF-8 without copying it.
     ///
     /// Valid until the next step, or until the column is read as another type.
-    func lentText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+    func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         guard let start = sqlite3_column_text(handle, column) else { return UnsafeBufferPointer(start: nil, count: 0) }
         return UnsafeBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
 
-    /// Returns a blob without copying it; valid as long as `lentText`.
-    func lentBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+    /// Returns a blob without copying it; valid as long as `borrowedText`.
+    func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         let start = sqlite3_column_blob(handle, column)?.assumingMemoryBound(to: UInt8.self)
         return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_column_bytes(handle, column)))
     }

@@ -13,7 +13,7 @@ extension SQLiteReader {
         """
     }
 
-    private static func livingFeed(_ direction: String) -> String {
+    private static func liveFeed(_ direction: String) -> String {
         feedArm("live_by_run", deleted: 0) + " ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4"
     }
 
@@ -27,13 +27,13 @@ extension SQLiteReader {
 
     static let forwardFeed = wholeFeed("ASC")
     private static let backwardFeed = wholeFeed("DESC")
-    static let forwardLivingFeed = livingFeed("ASC")
-    private static let backwardLivingFeed = livingFeed("DESC")
+    static let forwardLiveFeed = liveFeed("ASC")
+    private static let backwardLiveFeed = liveFeed("DESC")
 
-    private static func feed(_ states: FeedStates, backwards: Bool) -> String {
+    private static func feed(_ states: FeedFilter, backwards: Bool) -> String {
         switch states {
         case .all: backwards ? backwardFeed : forwardFeed
-        case .living: backwards ? backwardLivingFeed : forwardLivingFeed
+        case .living: backwards ? backwardLiveFeed : forwardLiveFeed
         }
     }
 
@@ -47,7 +47,7 @@ extension SQLiteReader {
         """
     }
 
-    private static func narrowLivingFeed(_ direction: String) -> String {
+    private static func narrowLiveFeed(_ direction: String) -> String {
         """
         SELECT \(columns(deleted: "0")) FROM record r NOT INDEXED
         WHERE r.zone = ?1 AND r.deleted = 0 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
@@ -56,13 +56,13 @@ extension SQLiteReader {
 
     private static let narrowForwardFeed = narrowFeed("ASC")
     private static let narrowBackwardFeed = narrowFeed("DESC")
-    private static let narrowForwardLivingFeed = narrowLivingFeed("ASC")
-    private static let narrowBackwardLivingFeed = narrowLivingFeed("DESC")
+    private static let narrowForwardLiveFeed = narrowLiveFeed("ASC")
+    private static let narrowBackwardLiveFeed = narrowLiveFeed("DESC")
 
-    private static func narrowFeed(_ states: FeedStates, backwards: Bool) -> String {
+    private static func narrowFeed(_ states: FeedFilter, backwards: Bool) -> String {
         switch states {
         case .all: backwards ? narrowBackwardFeed : narrowForwardFeed
-        case .living: backwards ? narrowBackwardLivingFeed : narrowForwardLivingFeed
+        case .living: backwards ? narrowBackwardLiveFeed : narrowForwardLiveFeed
         }
     }
 
@@ -72,10 +72,10 @@ extension SQLiteReader {
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
-        states: FeedStates,
+        states: FeedFilter,
         backwards: Bool,
         limit: Int,
-        lendingAllBut wholeTypes: Set<String>?,
+        rowsExceptFor wholeTypes: Set<String>?,
         _ visit: (VisitedRecord, UInt64) -> Bool
     ) throws(RelayError) {
         try attempt {
@@ -86,12 +86,12 @@ extension SQLiteReader {
                     range,
                     backwards: backwards,
                     limit: limit,
-                    lendingAllBut: wholeTypes,
+                    rowsExceptFor: wholeTypes,
                     visit
                 )
             }
-            var reading = RowReading(wholeTypes: wholeTypes, showsLivingOnly: states == .living)
-            var goesOn = true
+            var reading = RowReading(wholeTypes: wholeTypes, showsLiveOnly: states == .living)
+            var hasMore = true
             func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
                 let statement = try SQL(feed, in: database)
                 defer { statement.reset() }
@@ -100,9 +100,9 @@ extension SQLiteReader {
                 statement.bind(3, part.upperBound)
                 statement.bind(4, limit)
                 var count: UInt64 = 0
-                while goesOn, try statement.step() {
+                while hasMore, try statement.step() {
                     let record = try visited(in: statement, &reading)
-                    goesOn = visit(record, record.change)
+                    hasMore = visit(record, record.change)
                     count += 1
                 }
                 return count
@@ -120,8 +120,8 @@ extension SQLiteReader {
             }
             if !backwards, wanted >= Self.sample, !isNarrow() {
                 let isDense = try visitNext(Self.sample) >= Self.sample / 2
-                if isDense, goesOn, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
-                if wanted == 0 || !goesOn { return }
+                if isDense, hasMore, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
+                if wanted == 0 || !hasMore { return }
             }
             let usual = Self.feed(states, backwards: backwards)
             _ = try visitRows(of: isNarrow() ? narrow : usual, rest, limit: wanted)
@@ -133,14 +133,14 @@ extension SQLiteReader {
         /// Records of all other types are lent; `nil` means that none are lent.
         let wholeTypes: Set<String>?
         /// Whether the statement returns no tombstones.
-        let showsLivingOnly: Bool
+        let showsLiveOnly: Bool
         /// The latest type; without its name if its records are needed whole.
         fileprivate var type: (number: Int64, name: String?)?
-        fileprivate var authors: (marks: AuthorMarks, RecordRow.Authors)?
+        fileprivate var authors: (authorColumns: AuthorColumns, RecordRow.Authors)?
 
-        init(wholeTypes: Set<String>?, showsLivingOnly: Bool = false) {
+        init(wholeTypes: Set<String>?, showsLiveOnly: Bool = false) {
             self.wholeTypes = wholeTypes
-            self.showsLivingOnly = showsLivingOnly
+            self.showsLiveOnly = showsLiveOnly
         }
     }
 
@@ -151,7 +151,7 @@ extension SQLiteReader {
     }
 
     /// The numbers of the two users and two devices in a row.
-    fileprivate struct AuthorMarks: Equatable {
+    fileprivate struct AuthorColumns: Equatable {
         var creator: Int64
         var creatingDevice: UInt64
         var modifier: Int64
@@ -163,22 +163,22 @@ extension SQLiteReader {
     ///
     /// Valid until the statement's next step.
     private func plainRow(in row: SQL, _ reading: inout RowReading) throws -> RecordRow? {
-        guard reading.wholeTypes != nil, reading.showsLivingOnly || !row.bool(3), row.isNull(11),
-            let type = try lendableType(row.int(2), &reading)
+        guard reading.wholeTypes != nil, reading.showsLiveOnly || !row.bool(3), row.isNull(11),
+            let type = try borrowableType(row.int(2), &reading)
         else { return nil }
         return RecordRow(
-            name: row.lentText(1),
-            fields: row.lentBlob(12),
+            name: row.borrowedText(1),
+            fields: row.borrowedBlob(12),
             type: type,
             change: row.unsigned(0),
             created: Timestamp(milliseconds: row.int(4)),
             modified: Timestamp(milliseconds: row.int(7)),
             authors: try authors(in: row, &reading),
-            parent: row.isNull(10) ? nil : row.lentText(10)
+            parent: row.isNull(10) ? nil : row.borrowedText(10)
         )
     }
 
-    private func lendableType(_ number: Int64, _ reading: inout RowReading) throws -> String? {
+    private func borrowableType(_ number: Int64, _ reading: inout RowReading) throws -> String? {
         if let type = reading.type, type.number == number { return type.name }
         let type = try type(number)
         let isWhole = type == Share.recordType || reading.wholeTypes?.contains(type) ?? true
@@ -187,20 +187,20 @@ extension SQLiteReader {
     }
 
     private func authors(in row: SQL, _ reading: inout RowReading) throws -> RecordRow.Authors {
-        let marks = AuthorMarks(
+        let authorColumns = AuthorColumns(
             creator: row.int(5),
             creatingDevice: row.unsigned(6),
             modifier: row.int(8),
             modifyingDevice: row.unsigned(9)
         )
-        if let last = reading.authors, last.marks == marks { return last.1 }
+        if let last = reading.authors, last.authorColumns == authorColumns { return last.1 }
         let authors = RecordRow.Authors(
-            creator: try user(marks.creator),
-            creatingDevice: DeviceMark(bits: marks.creatingDevice),
-            modifier: try user(marks.modifier),
-            modifyingDevice: DeviceMark(bits: marks.modifyingDevice)
+            creator: try user(authorColumns.creator),
+            creatingDevice: DeviceFingerprint(bits: authorColumns.creatingDevice),
+            modifier: try user(authorColumns.modifier),
+            modifyingDevice: DeviceFingerprint(bits: authorColumns.modifyingDevice)
         )
-        reading.authors = (marks, authors)
+        reading.authors = (authorColumns, authors)
         return authors
     }
 

@@ -32,7 +32,7 @@ class SQLiteReader: StoreReader {
         get throws(RelayError) { committedSchema }
     }
 
-    func statement(_ which: StoreConnection.Kept) throws -> SQL {
+    func statement(_ which: StoreConnection.CachedStatement) throws -> SQL {
         guard let connection else { return try SQL(which.text, in: database) }
         return try connection.statement(which, in: database)
     }
@@ -147,7 +147,7 @@ class SQLiteReader: StoreReader {
     /// It mentions `name` so that SQLite uses the partial index of live zones: an owner may have far more ended zones.
     static let living = "owner = ? AND name >= '' AND deleted = 0"
 
-    func livingZones(of owner: UserID) throws(RelayError) -> [Zone] {
+    func liveZones(of owner: UserID) throws(RelayError) -> [Zone] {
         try zones(of: owner, "WHERE \(Self.living) ORDER BY last_change")
     }
 
@@ -158,7 +158,7 @@ class SQLiteReader: StoreReader {
     /// Selects an owner's zones that ended after a change.
     static let ended = "SELECT id FROM zone_row WHERE owner = ?1 AND deleted = 1 AND ended > ?2"
 
-    func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64 {
+    func lastDeletion(ofZonesOf owner: UserID) throws(RelayError) -> UInt64 {
         try attempt {
             guard let number = try number(of: owner) else { return 0 }
             let statement = try SQL("SELECT max(ended) FROM zone_row WHERE owner = ? AND deleted = 1", in: database)
@@ -168,7 +168,7 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    func loss(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneLoss? {
+    func deletionReason(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneDeletionReason? {
         try attempt {
             guard let owner = try number(of: id.owner) else { return nil }
             let statement = try SQL("SELECT loss FROM zone_row WHERE \(Self.endedOne)", in: database)
@@ -176,7 +176,7 @@ class SQLiteReader: StoreReader {
             statement.bind(1, identity)
             statement.bind(2, owner)
             statement.bind(3, id.zoneName)
-            return try statement.step() ? ZoneLoss(rawValue: statement.int(0)) : nil
+            return try statement.step() ? ZoneDeletionReason(rawValue: statement.int(0)) : nil
         }
     }
 
@@ -216,7 +216,7 @@ class SQLiteReader: StoreReader {
                     sharing: Zone.Sharing(rawValue: statement.int(7)) ?? .nothing
                 )
                 zone.use = StorageUse(records: statement.int(5), assets: statement.int(6))
-                zone.loss = ZoneLoss(rawValue: statement.int(8)) ?? .deleted
+                zone.deletionReason = ZoneDeletionReason(rawValue: statement.int(8)) ?? .deleted
                 zones.append(zone)
             }
             return zones
@@ -259,7 +259,7 @@ class SQLiteReader: StoreReader {
                 try text.withUTF8 { text in
                     defer { statement.reset() }
                     statement.bind(1, zone.number)
-                    statement.bind(2, lentText: text)
+                    statement.bind(2, borrowedText: text)
                     if try statement.step() { found[name] = try record(in: statement, withFields: withFields) }
                 }
             }
@@ -276,12 +276,12 @@ class SQLiteReader: StoreReader {
             created: .init(
                 at: Timestamp(milliseconds: row.int(4)),
                 by: try user(row.int(5)),
-                device: DeviceMark(bits: row.unsigned(6))
+                device: DeviceFingerprint(bits: row.unsigned(6))
             ),
             modified: .init(
                 at: Timestamp(milliseconds: row.int(7)),
                 by: try user(row.int(8)),
-                device: DeviceMark(bits: row.unsigned(9))
+                device: DeviceFingerprint(bits: row.unsigned(9))
             ),
             parent: row.optionalText(10),
             share: row.optionalText(11),

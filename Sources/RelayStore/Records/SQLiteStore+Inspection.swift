@@ -149,7 +149,7 @@ extension SQLiteStore {
     }
 
     /// Returns the number of idempotency records.
-    package func doneWriteCount() async throws -> Int {
+    package func idempotencyRecordCount() async throws -> Int {
         try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
@@ -159,7 +159,7 @@ extension SQLiteStore {
     }
 
     /// The statements that read a zone's feed, for a test of their query plans.
-    package static var feedStatements: [String] { [SQLiteReader.forwardFeed, SQLiteReader.forwardLivingFeed] }
+    package static var feedStatements: [String] { [SQLiteReader.forwardFeed, SQLiteReader.forwardLiveFeed] }
 
     /// Returns the result of SQLite's check of the whole file: `ok` if nothing is wrong.
     package func integrityReport() throws -> String {

@@ -19,7 +19,7 @@ package final class SQLiteStore: Store {
     /// Whether this run of the process has started its epoch; set by the thread that commits.
     let hasBegun: Atomic<Bool>
     let tuning: QueryTuning
-    private let rememberedWrites: Int
+    private let idempotencyRecordLimit: Int
 
     /// How long a read may use a cached schema after another process has changed it; a write never does.
     ///
@@ -40,10 +40,10 @@ package final class SQLiteStore: Store {
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's caches between two transactions; `nil` while a transaction uses them.
-    let memory: Mutex<SQLiteWriter.Memory?>
+    let memory: Mutex<SQLiteWriter.Cache?>
     let isStopped = Mutex(false)
     /// Runs commits in place of the queue's thread.
-    let later: CommitLater?
+    let later: CommitScheduler?
     let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, creating it and its folder if necessary.
@@ -52,7 +52,7 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: returns 64 random bits, for epochs and zone identities.
     ///   - tuning: the thresholds for query plans.
-    ///   - rememberedWrites: the least number of idempotency records that are kept; at most three times as many are
+    ///   - idempotencyRecordLimit: the least number of idempotency records that are kept; at most three times as many are
     ///     kept.
     ///   - disk: the calls that write assets.
     ///   - checkpointPages: the number of log pages that are copied into the file at once.
@@ -69,34 +69,36 @@ package final class SQLiteStore: Store {
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
-        rememberedWrites: Int = 65_536,
+        idempotencyRecordLimit: Int = 65_536,
         disk: DiskCalls = .system,
         checkpointPages: Int = 8_000,
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping @Sendable () -> Void = {},
-        later: CommitLater? = nil,
-        after pause: StorePause? = nil
+        later: CommitScheduler? = nil,
+        after pause: PausedStore? = nil
     ) throws {
         self.tuning = tuning
-        self.rememberedWrites = rememberedWrites
+        self.idempotencyRecordLimit = idempotencyRecordLimit
         self.later = later
         connections = try StoreConnections(place, checkpointPages: checkpointPages, disk: disk, later: later)
-        if case .file(let path) = place { try connections.settleLog(path, by: disk) }
+        if case .file(let path) = place { try connections.flushLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
         assets = pause?.assets ?? place.assetFolder(draw, disk)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
-        let life = pause?.life(goingOnIn: state)
+        let snapshot = pause?.snapshot(continuing: state)
         epochsNow = Mutex(state.epochs)
-        hasBegun = Atomic(life?.hasBegun ?? state.isNew)
+        hasBegun = Atomic(snapshot?.hasBegun ?? state.isNew)
         committed = Mutex(CommittedState(names: state.names, schema: state.schema))
-        var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: life?.lastChange ?? state.lastChange)
+        var memory = SQLiteWriter.Cache(schema: state.schema, lastChange: snapshot?.lastChange ?? state.lastChange)
         for watcher in state.queries {
             memory.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
         }
         self.memory = Mutex(memory)
-        if !state.queries.isEmpty, life == nil { onCommit(Commit(subscriptions: state.queries, schema: state.schema)) }
+        if !state.queries.isEmpty, snapshot == nil {
+            onCommit(Commit(subscriptions: state.queries, schema: state.schema))
+        }
         self.draw = draw
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
@@ -132,7 +134,7 @@ package final class SQLiteStore: Store {
 
     package var currentSchema: Schema {
         let known = committed.withLock { $0 }
-        guard isShared, mustLook(known, ContinuousClock.now) else { return known.schema }
+        guard isShared, mustReadSchema(known, ContinuousClock.now) else { return known.schema }
         // After a time without requests the cached schema may be old, and no request must be parsed with an old one.
         return (try? connections.read { try freshSchema(known, $0) }) ?? known.schema
     }
@@ -176,14 +178,14 @@ package final class SQLiteStore: Store {
     }
 
     /// Returns whether the schema may have changed: at any time by this process, after `schemaAge` by another one.
-    private func mustLook(_ known: CommittedState, _ now: ContinuousClock.Instant) -> Bool {
-        known.schemaChanges != SchemaFolder.changes || now - known.looked > Self.schemaAge
+    private func mustReadSchema(_ known: CommittedState, _ now: ContinuousClock.Instant) -> Bool {
+        known.schemaChanges != SchemaFolder.changes || now - known.checkedAt > Self.schemaAge
     }
 
     /// Returns the cached schema, or a newer one that another process has committed, if it is time to check for one.
     private func freshSchema(_ known: CommittedState, _ database: Database) throws -> Schema {
         let (now, changes) = (ContinuousClock.now, SchemaFolder.changes)
-        guard isShared, mustLook(known, now) else { return known.schema }
+        guard isShared, mustReadSchema(known, now) else { return known.schema }
         let isNew = try SchemaRows.version(database) > known.schema.version
         let schema = try isNew ? SchemaRows.read(database) : known.schema
         var names = known.names
@@ -191,7 +193,7 @@ package final class SQLiteStore: Store {
             for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
         }
         committed.withLock {
-            $0.looked = now
+            $0.checkedAt = now
             $0.schemaChanges = changes
             guard schema.version > $0.schema.version else { return }
             $0.schema = schema
@@ -218,16 +220,16 @@ package final class SQLiteStore: Store {
     /// If that commit fails, each write gets a commit of its own, so that none fails because of another.
     ///
     /// - Returns: the writes that did not fit; `nil` if all are done.
-    private func commit(_ batch: consuming [any StoreWrite]) -> CommitCut? {
+    private func commit(_ batch: consuming [any StoreWrite]) -> BatchRemainder? {
         guard !isStopped.withLock({ $0 }) else {
             finish(batch, StoreFailure.relayError(for: StoreFailure.stopped))
             return nil
         }
         if commitsTooLate(batch) { return nil }
-        var cut: CommitCut?
+        var remainder: BatchRemainder?
         do {
             try beginEpoch()
-            let done = try transaction { cut = CommitCut.run(&batch, in: $0) }
+            let done = try transaction { remainder = BatchRemainder.run(&batch, in: $0) }
             if !done.isEmpty { onCommit(done) }
             finish(batch, nil)
             checkpointIfDue()
@@ -242,7 +244,7 @@ package final class SQLiteStore: Store {
             if StoreFailure.isDamage(error) { onDamage() }
             finish(batch, StoreFailure.relayError(for: error))
         }
-        return cut
+        return remainder
     }
 
     /// Starts a new epoch and skips change numbers, before the first write of this run.
@@ -305,7 +307,7 @@ package final class SQLiteStore: Store {
                     // Moved: a second reference would make each transaction copy the caches.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
-                    rememberedWrites: rememberedWrites,
+                    idempotencyRecordLimit: idempotencyRecordLimit,
                     assets: assets,
                     drawIdentity: draw
                 )
@@ -321,7 +323,7 @@ package final class SQLiteStore: Store {
         } catch {
             // What the failed transaction learned about zones is wrong. Its change numbers are not used again.
             memory.withLock { memory in
-                var fresh = SQLiteWriter.Memory(
+                var fresh = SQLiteWriter.Cache(
                     schema: known.schema,
                     lastChange: max(lastChange, memory?.lastChange ?? 0)
                 )
@@ -334,7 +336,7 @@ package final class SQLiteStore: Store {
 
     /// Keeps what a committed transaction learned, and returns its changes.
     private func learn(from writer: SQLiteWriter, since known: CommittedState) -> Commit {
-        let kept = writer.takeMemory()
+        let kept = writer.takeCache()
         if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
             committed.withLock {
                 $0.names.merge(writer.names)

@@ -26,7 +26,7 @@ extension SQLiteWriter {
             var new = 0..<0
             for (index, record) in records.enumerated() {
                 let before = replaced.isEmpty ? nil : replaced[record.name]
-                growth = try growth + keepUp(with: record, over: before, in: zone)
+                growth = try growth + updateDependents(with: record, over: before, in: zone)
                 recordBytes += record.fields.count + Self.bytesOfRow
                 if isLong, before == nil, !record.isShare, zone.keepsTombstones || !record.isDeleted {
                     new = new.lowerBound..<index + 1
@@ -37,7 +37,7 @@ extension SQLiteWriter {
                 }
                 if record.isShare { try updateShare(of: record, over: before, in: &zone) }
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
-                    let known = before.map { outlined($0) }
+                    let known = before.map { recordForNotices($0) }
                     changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
                 }
                 if record.change >> StoreLayout.runShift != run {
@@ -65,7 +65,9 @@ extension SQLiteWriter {
     }
 
     /// Updates the indexes, asset uses and references for a record; returns the growth of the zone's storage use.
-    private func keepUp(with record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> StorageUse {
+    private func updateDependents(with record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws
+        -> StorageUse
+    {
         try updateIndexes(for: record, ofType: ensureNumber(ofType: record.type), over: before, in: zone)
         var growth = StorageUse(of: record) - StorageUse(of: before)
         growth.assets = try updateAssetUses(of: record, over: before, in: zone)
@@ -112,8 +114,8 @@ extension SQLiteWriter {
                 let fields = place + record.name.utf8.count
                 let end = fields + record.fields.count
                 try bind(record, in: zone, to: insert, from: first)
-                insert.bind(first + 12, lentText: .init(rebasing: bytes[place..<fields]))
-                insert.bind(first + 13, lentBlob: .init(UnsafeBufferPointer(rebasing: bytes[fields..<end])))
+                insert.bind(first + 12, borrowedText: .init(rebasing: bytes[place..<fields]))
+                insert.bind(first + 13, borrowedBlob: .init(UnsafeBufferPointer(rebasing: bytes[fields..<end])))
                 place = end
                 first += Self.columns
             }
@@ -126,8 +128,8 @@ extension SQLiteWriter {
         var name = record.name
         try name.withUTF8 { name in
             try record.fields.withUnsafeBytes { fields in
-                statement.bind(13, lentText: name)
-                statement.bind(14, lentBlob: fields)
+                statement.bind(13, borrowedText: name)
+                statement.bind(14, borrowedBlob: fields)
                 try statement.run()
             }
         }

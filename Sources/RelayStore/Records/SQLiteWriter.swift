@@ -7,12 +7,12 @@ import RelayCore
 /// Lives for one transaction, on the commit thread.
 final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Cached facts that the writer need not read from the file, because only the writer changes it.
-    struct Memory {
+    struct Cache {
         var schema: Schema
         var lastChange: UInt64
-        var zones = KnownZones()
+        var zones = ZoneCache()
         /// `nil` until they are read from the file.
-        var indexes: KeptIndexes?
+        var indexes: CachedIndexes?
         /// The number of query subscriptions to each record type; types without one are absent.
         var watchedTypes: [String: Int] = [:]
         /// The types that have asset fields, in one version of the schema.
@@ -24,23 +24,23 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         /// The users with whom zones are shared, by zone number; only zones that have been looked up.
         var listeners: [Int64: [Listener]] = [:]
         /// `nil` until the first write with an idempotency key.
-        var doneWrites: DoneWriteRows?
+        var idempotencyRows: IdempotencyRows?
     }
 
-    var memory: Memory
+    var memory: Cache
     /// The numbers of zones whose stamps must be written before the commit, once each for all requests together.
     var stamped: Set<Int64> = []
     private var changedZones = ChangedZones()
     /// The changed records of watched types, in the order of the changes.
     var changedRecords: [CommittedRecord] = []
     /// Bytes of fields kept for notices, of records that were replaced or have moved.
-    var notedBytes = 0
+    var noticeBytes = 0
     /// By change number, the hierarchies that contained a changed record before, and those that do now.
     ///
     /// Only for zones that have shared hierarchies.
-    var sights: [UInt64: RecordSight] = [:]
+    var hierarchyChanges: [UInt64: HierarchyChange] = [:]
     /// Records of watched types that only moved into or out of hierarchies because a record above them did.
-    var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
+    var movedRecords: [(record: CommittedRecord, hierarchyChange: HierarchyChange)] = []
     var changedSubscriptions: [CommittedSubscription] = []
     /// The record type that was used last: most writes of a commit have the same type.
     var latestType: (name: String, number: Int64)?
@@ -49,7 +49,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Set when a statement fails: nothing of this transaction may be committed then.
     private(set) var failure: (any Error)?
     /// Participants to notify of a change in a zone to which they have lost access or that they have yet to join.
-    var told: [ZoneID: [CommittedChange.Participant]] = [:]
+    var recipients: [ZoneID: [CommittedChange.Participant]] = [:]
     /// The shared hierarchies in which something has changed, by zone.
     var touchedShares: [ZoneID: Set<Int64>] = [:]
     /// Newly shared hierarchies whose records must still be entered.
@@ -58,7 +58,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     var rootSearch: ShareRootSearch?
     let epoch: UInt64
     /// The number of idempotency records in a generation.
-    let rememberedWrites: Int
+    let idempotencyRecordLimit: Int
     private let assets: AssetFolder
     let drawIdentity: () -> UInt64
 
@@ -66,16 +66,16 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         _ database: Database,
         of connection: StoreConnection,
         names: StoreNames,
-        memory: consuming Memory,
+        memory: consuming Cache,
         epoch: UInt64,
-        rememberedWrites: Int,
+        idempotencyRecordLimit: Int,
         assets: AssetFolder,
         drawIdentity: @escaping () -> UInt64
     ) {
         let schema = memory.schema
         self.memory = memory
         self.epoch = epoch
-        self.rememberedWrites = rememberedWrites
+        self.idempotencyRecordLimit = idempotencyRecordLimit
         self.assets = assets
         self.drawIdentity = drawIdentity
         super.init(database, of: connection, names: names, schema: schema)
@@ -93,7 +93,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Writes what was deferred, so that the transaction can be committed.
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
-        try changedZones.setAudiences(where: isShared) { Self.told(try audience(of: $0)) }
+        try changedZones.setAudiences(where: isShared) { Self.recipients(try audience(of: $0)) }
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
     }
 
@@ -134,16 +134,16 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     private func isShared(_ zone: Int64) -> Bool {
-        !told.isEmpty || memory.zones.sharing(of: zone) != .nothing
+        !recipients.isEmpty || memory.zones.sharing(of: zone) != .nothing
     }
 
     /// Returns the caches for the next transaction, once this one is committed.
-    func takeMemory() -> Memory {
-        var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
+    func takeCache() -> Cache {
+        var taken = Cache(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
         taken.userCount = memory.userCount
-        taken.doneWrites = memory.doneWrites
+        taken.idempotencyRows = memory.idempotencyRows
         if memory.listeners.count <= 10_000 { swap(&taken.listeners, &memory.listeners) }
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         if memory.use.count <= 10_000 { swap(&taken.use, &memory.use) }
@@ -174,7 +174,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     override func storageUse(of owner: UserID) throws(RelayError) -> StorageUse {
         if let use = memory.use[owner] { return use }
-        let use = try livingZones(of: owner).reduce(StorageUse()) { $0 + $1.use }
+        let use = try liveZones(of: owner).reduce(StorageUse()) { $0 + $1.use }
         memory.use[owner] = use
         return use
     }
@@ -201,7 +201,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
-        if let zone = memory.zones.turn(to: id) { return zone }
+        if let zone = memory.zones.select(to: id) { return zone }
         let zone = try super.zone(id)
         if let zone { memory.zones.keep(zone) }
         return zone
@@ -213,8 +213,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return zone
     }
 
-    override func livingZones(of owner: UserID) throws(RelayError) -> [Zone] {
-        let zones = try super.livingZones(of: owner).map { memory.zones[$0.id] ?? $0 }
+    override func liveZones(of owner: UserID) throws(RelayError) -> [Zone] {
+        let zones = try super.liveZones(of: owner).map { memory.zones[$0.id] ?? $0 }
         return zones.sorted { $0.lastChange < $1.lastChange }
     }
 
@@ -235,7 +235,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.zones.keep(zone)
             countUsers(1, with: zone)
             try enterRun(of: change, zone: zone.number)
-            changedZones.made(zone)
+            changedZones.zoneCreated(zone)
             note(zone, by: device, of: id.owner)
             return zone
         }
@@ -249,7 +249,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             if zone.sharing != .nothing { try endSharing(in: zone) }
             let statement = try SQL("UPDATE zone_row SET deleted = 1, ended = ?, loss = ? WHERE id = ?", in: database)
             statement.bind(1, zone.lastChange)
-            statement.bind(2, zone.loss.rawValue)
+            statement.bind(2, zone.deletionReason.rawValue)
             statement.bind(3, zone.number)
             try statement.run()
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
@@ -258,7 +258,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)
-            changedZones.gone(zone)
+            changedZones.zoneDeleted(zone)
         }
     }
 

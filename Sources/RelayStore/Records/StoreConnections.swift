@@ -14,7 +14,7 @@ final class StoreConnections: Sendable {
     /// `nil` in memory.
     private let log: WriteAheadLog?
     /// `nil` in memory.
-    private let copier: LogCopier?
+    private let copier: Checkpointer?
     /// Opens another reader; `nil` in memory, where one connection does everything.
     private let openReader: (@Sendable () throws -> StoreConnection)?
     private let restingReaders = Mutex<[StoreConnection]>([])
@@ -32,7 +32,7 @@ final class StoreConnections: Sendable {
         _ place: SQLiteStore.Place,
         checkpointPages: Int = usualCheckpoint,
         disk: DiskCalls = .system,
-        later: CommitLater? = nil
+        later: CommitScheduler? = nil
     ) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
@@ -46,11 +46,11 @@ final class StoreConnections: Sendable {
             log = nil
             copier = nil
             // Copied page by page, since tests open thousands.
-            try Self.blank.get().backup(to: queue)
+            try Self.emptyStore.get().backup(to: queue)
             return
         case .file(let path):
             configuration.prepareDatabase { database in
-                CheckedVFS.leaveRoom(database)
+                CheckedVFS.reserveChecksumSpace(database)
                 try database.execute(sql: "PRAGMA cache_size = -32768")
             }
             var reading = configuration
@@ -59,20 +59,20 @@ final class StoreConnections: Sendable {
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
             try StoreLayout.makeFile(path, disk)
             let queue = try DatabaseQueue.ofStore(path, configuration)
-            try queue.read { try StoreLayout.demandOurs($0, path) }
+            try queue.read { try StoreLayout.requireOwnFile($0, path) }
             let address = CheckedVFS.address(of: path)
             writer = StoreConnection(queue)
             openReader = { [reading] in
                 StoreConnection(try DatabaseQueue(path: address, configuration: reading))
             }
-            try queue.keepDurableLog()
+            try queue.enableDurableLog()
             let mostRest = later == nil ? 600 : checkpointPages / 4
             let log = WriteAheadLog(checkpointPages: checkpointPages, mostRest: mostRest)
             writer.inDatabase { log.watch($0) }
             self.log = log
-            copier = LogCopier(log, later: later) { [configuration] in
+            copier = Checkpointer(log, later: later) { [configuration] in
                 let connection = try DatabaseQueue(path: address, configuration: configuration)
-                try connection.keepDurableLog()
+                try connection.enableDurableLog()
                 return connection
             }
             try queue.inDatabase { try StoreLayout.file.migrate($0) }
@@ -80,7 +80,7 @@ final class StoreConnections: Sendable {
     }
 
     /// An empty store with its tables, created once and copied for each store in memory.
-    private static let blank = Result {
+    private static let emptyStore = Result {
         let store = try DatabaseQueue()
         try store.inDatabase { try StoreLayout.file.migrate($0) }
         return store
@@ -91,23 +91,23 @@ final class StoreConnections: Sendable {
     /// A process that was killed between writing a commit and flushing it, or whose flush failed, leaves a log that
     /// shows the commit but may lose it in a power cut. Its change numbers would then be used for other changes,
     /// although clients had read them.
-    func settleLog(_ path: String, by disk: DiskCalls) throws {
-        try writer.inDatabase { try Self.settleLog($0, path, by: disk) }
+    func flushLog(_ path: String, by disk: DiskCalls) throws {
+        try writer.inDatabase { try Self.flushLog($0, path, by: disk) }
     }
 
     /// Does the same for any file in WAL mode.
-    static func settleLog(of writer: DatabaseQueue, _ path: String, by disk: DiskCalls) throws {
-        try writer.inDatabase { try settleLog($0, path, by: disk) }
+    static func flushLog(of writer: DatabaseQueue, _ path: String, by disk: DiskCalls) throws {
+        try writer.inDatabase { try flushLog($0, path, by: disk) }
     }
 
-    private static func settleLog(_ database: Database, _ path: String, by disk: DiskCalls) throws {
-        guard LogCheck.size(of: path + "-wal") ?? 0 > LogSum.headSize else { return }
+    private static func flushLog(_ database: Database, _ path: String, by disk: DiskCalls) throws {
+        guard WALCheck.size(of: path + "-wal") ?? 0 > WALChecksum.headerSize else { return }
         // Only the holder of the lock writes to the log.
         try database.execute(sql: "BEGIN IMMEDIATE")
         defer { if database.isInsideTransaction { try? database.execute(sql: "ROLLBACK") } }
         try disk.rewrite(path + "-wal")
         do {
-            try coverEnd(of: database)
+            try overwriteLogEnd(of: database)
         } catch let error as DatabaseError where error.resultCode == .SQLITE_FULL {
             // A store that cannot be written may still be read.
         }
@@ -117,7 +117,7 @@ final class StoreConnections: Sendable {
     ///
     /// If another process has kept the file open, a commit whose flush failed is past the end of the log, where it is
     /// ignored until the end is searched again after a power cut. A new frame in its place prevents that.
-    private static func coverEnd(of database: Database) throws {
+    private static func overwriteLogEnd(of database: Database) throws {
         let version = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
         try database.execute(sql: "PRAGMA user_version = \(version); COMMIT")
     }
@@ -164,7 +164,7 @@ final class StoreConnections: Sendable {
         do {
             return try openReader()
         } catch {
-            guard !writer.isInUseHere, Descriptors.areShort else { throw error }
+            guard !writer.isInUseOnThisThread, Descriptors.areShort else { throw error }
             return nil
         }
     }
@@ -190,7 +190,7 @@ final class StoreConnections: Sendable {
         switch log.need {
         case .nothing: return
         case .copyRest: try writer.inDatabase { try log.checkpoint($0) }
-        case .copyBeside: copier.begin(onFailure: onFailure)
+        case .copyConcurrently: copier.begin(onFailure: onFailure)
         }
     }
 
@@ -202,7 +202,7 @@ final class StoreConnections: Sendable {
 // Unchecked for SQLite's handles: used by one thread at a time, which took the connection or holds the writer's queue.
 final class StoreConnection: @unchecked Sendable {
     /// Statements that every write needs, found by index: a cache by SQL text would hash the text each time.
-    enum Kept: Int, CaseIterable {
+    enum CachedStatement: Int, CaseIterable {
         case begin, beginImmediate, commit, rollback
         case recordByName, insertRecord, insertRecords, updateRecord, stampZone, stampZones
 
@@ -223,7 +223,10 @@ final class StoreConnection: @unchecked Sendable {
     }
 
     private let queue: DatabaseQueue
-    private var kept: [(statement: Statement, sql: SQL)?] = Array(repeating: nil, count: Kept.allCases.count)
+    private var cached: [(statement: Statement, sql: SQL)?] = Array(
+        repeating: nil,
+        count: CachedStatement.allCases.count
+    )
     private var isClosed = false
     /// SQLite's data version of the content we know: unchanged since our latest commit, or read since it changed.
     private var knownVersion: UInt32?
@@ -235,7 +238,7 @@ final class StoreConnection: @unchecked Sendable {
     init(_ queue: DatabaseQueue) { self.queue = queue }
 
     /// Whether this thread is inside `write`, so that waiting for the writer would be a deadlock.
-    var isInUseHere: Bool { user.load(ordering: .relaxed) == Self.thisThread }
+    var isInUseOnThisThread: Bool { user.load(ordering: .relaxed) == Self.thisThread }
 
     private static var thisThread: UInt {
         #if canImport(Darwin)
@@ -256,19 +259,19 @@ final class StoreConnection: @unchecked Sendable {
     func close() {
         // SQLite does not close a connection that has statements.
         queue.inDatabase { _ in
-            kept = kept.map { _ in nil }
+            cached = cached.map { _ in nil }
             isClosed = true
         }
         try? queue.close()
     }
 
-    func statement(_ which: Kept, in database: Database) throws -> SQL {
-        if let known = kept[which.rawValue] { return known.sql }
+    func statement(_ which: CachedStatement, in database: Database) throws -> SQL {
+        if let known = cached[which.rawValue] { return known.sql }
         // The store was closed while the caller waited for the queue.
         guard !isClosed else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "The store is closed.") }
         let statement = try database.makeStatement(sql: which.text)
         let sql = SQL(statement.sqliteStatement, of: database)
-        kept[which.rawValue] = (statement, sql)
+        cached[which.rawValue] = (statement, sql)
         return sql
     }
 
@@ -312,7 +315,7 @@ final class StoreConnection: @unchecked Sendable {
     }
 
     private func transact<Result>(
-        _ begin: Kept,
+        _ begin: CachedStatement,
         _ database: Database,
         _ body: (Database) throws -> Result
     ) throws -> Result {
@@ -323,7 +326,7 @@ final class StoreConnection: @unchecked Sendable {
             if begin == .begin {
                 try commit.run()
             } else {
-                try CheckedVFS.gatheringFrames(database) { try commit.run() }
+                try CheckedVFS.bufferingFrames(database) { try commit.run() }
             }
             return result
         } catch {

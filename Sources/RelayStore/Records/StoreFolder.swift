@@ -18,7 +18,7 @@ package final class StoreFolder: StoreCatalog {
     /// Called for each request that meets a damaged file.
     ///
     /// The arguments are the container and environment, the file's path, and the damaged places if they are known.
-    package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ places: [String]) -> Void
+    package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ registry: [String]) -> Void
 
     private let folder: String?
     private let draw: @Sendable () -> UInt64
@@ -27,13 +27,13 @@ package final class StoreFolder: StoreCatalog {
     private let onLostWrite: @Sendable () -> Void
     private let onDamage: DamageListener
     private let onShortage: @Sendable () -> Void
-    private let later: CommitLater?
+    private let later: CommitScheduler?
     private let tuning: QueryTuning
     private let disk: DiskCalls
     private let checkpointPages: Int
     private let mostOpen: Int
     private let freeBytes: @Sendable (_ folder: String) -> UInt64?
-    private let places = Mutex(StorePlaces())
+    private let registry = Mutex(StoreRegistry())
     private let closing = DispatchQueue(label: "zonecast-close", qos: .utility)
 
     /// Creates the catalog of stores; opens no file.
@@ -65,7 +65,7 @@ package final class StoreFolder: StoreCatalog {
         onDamage: @escaping DamageListener = { _, _, _ in },
         onShortage: @escaping @Sendable () -> Void = {},
         freeBytes: @escaping @Sendable (_ folder: String) -> UInt64? = { FreeSpace.bytes(in: $0) },
-        later: CommitLater? = nil
+        later: CommitScheduler? = nil
     ) {
         self.folder = folder
         self.later = later
@@ -86,7 +86,7 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home)
     }
 
-    package func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep {
+    package func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetStore {
         try sqliteStore(of: home).assets
     }
 
@@ -109,15 +109,15 @@ package final class StoreFolder: StoreCatalog {
     ///
     /// - Returns: the number of removed assets.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
-        let hold = try holdAssets()
-        defer { hold?.release() }
+        let assetLock = try lockAssets()
+        defer { assetLock?.release() }
         var removed = 0
         var failure: RelayError?
-        for (home, use) in places.withLock({ $0.homesWithAssets }) {
+        for (home, use) in registry.withLock({ $0.homesWithAssets }) {
             do throws(RelayError) {
                 let store = try sqliteStore(of: home, isUse: false)
                 removed += try await store.removeUnusedAssets(before: limit)
-                if !store.assets.hasAssets(since: limit) { places.withLock { $0.swept(home, asOf: use) } }
+                if !store.assets.hasAssets(since: limit) { registry.withLock { $0.swept(home, asOf: use) } }
             } catch {
                 // A failure in one store does not affect the others.
                 failure = failure ?? error
@@ -132,8 +132,8 @@ package final class StoreFolder: StoreCatalog {
         of home: ContainerEnvironment,
         before limit: Timestamp
     ) async throws(RelayError) -> Int {
-        let hold = try holdAssets()
-        defer { hold?.release() }
+        let assetLock = try lockAssets()
+        defer { assetLock?.release() }
         return try await sqliteStore(of: home).removeUnusedAssets(before: limit)
     }
 
@@ -143,7 +143,7 @@ package final class StoreFolder: StoreCatalog {
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
         var forgotten = 0
         var failure: RelayError?
-        for home in places.withLock({ $0.openHomes }) {
+        for home in registry.withLock({ $0.openHomes }) {
             do throws(RelayError) {
                 forgotten += try await sqliteStore(of: home, isUse: false).forgetTombstones(before: limit)
             } catch {
@@ -158,9 +158,9 @@ package final class StoreFolder: StoreCatalog {
     /// Locks the folder's assets for removal.
     ///
     /// A copy of the assets thus contains everything that the copied records use, and two removals never run at once.
-    private func holdAssets() throws(RelayError) -> AssetHold? {
+    private func lockAssets() throws(RelayError) -> AssetLock? {
         guard let folder else { return nil }
-        do throws(AssetHold.Busy) { return try AssetHold.clearing(of: folder) } catch {
+        do throws(AssetLock.Busy) { return try AssetLock.clearing(of: folder) } catch {
             throw RelayError(
                 .tryAgainLater,
                 "Assets are being backed up or removed at present. Try again when that is done.",
@@ -176,40 +176,42 @@ package final class StoreFolder: StoreCatalog {
 
     /// `isUse` is whether the call makes the store the most recently used one.
     private func sqliteStore(of home: ContainerEnvironment, isUse: Bool) throws(RelayError) -> SQLiteStore {
-        if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
-        if places.withLock({ $0.openCount }) >= mostOpen { closeIdle(downTo: mostOpen - 1) }
-        let door = places.withLock { $0.door(of: home) }
-        let store = try door.line.withLock { _ throws(RelayError) in
+        if let store = registry.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
+        if registry.withLock({ $0.openCount }) >= mostOpen { closeIdle(downTo: mostOpen - 1) }
+        let lock = registry.withLock { $0.lock(of: home) }
+        let store = try lock.mutex.withLock { _ throws(RelayError) in
             // Another thread may have opened it meanwhile.
-            if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
-            let pause = places.withLock { $0.pause(of: home) }
+            if let store = registry.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
+            let pause = registry.withLock { $0.pause(of: home) }
             let store = try openStore(of: home, after: pause)
-            places.withLock { $0.opened(store, of: home, isUse: isUse) }
+            registry.withLock { $0.opened(store, of: home, isUse: isUse) }
             return store
         }
-        closeSomeBeside()
+        closeOthers()
         return store
     }
 
     private func openStore(
         of home: ContainerEnvironment,
-        after pause: StorePause?
+        after pause: PausedStore?
     ) throws(RelayError) -> SQLiteStore {
         do {
             return try makeStore(of: home, after: pause)
         } catch {
-            guard !StoreFailure.isDamage(error), folder != nil, Descriptors.areShort else { throw told(error, home) }
+            guard !StoreFailure.isDamage(error), folder != nil, Descriptors.areShort else {
+                throw reported(error, home)
+            }
         }
         onShortage()
-        closeIdle(downTo: places.withLock { $0.openCount } / 2)
+        closeIdle(downTo: registry.withLock { $0.openCount } / 2)
         do {
             return try makeStore(of: home, after: pause)
         } catch {
-            throw told(error, home)
+            throw reported(error, home)
         }
     }
 
-    private func makeStore(of home: ContainerEnvironment, after pause: StorePause?) throws -> SQLiteStore {
+    private func makeStore(of home: ContainerEnvironment, after pause: PausedStore?) throws -> SQLiteStore {
         let onCommit = onCommit
         return try SQLiteStore(
             try place(of: home),
@@ -220,46 +222,46 @@ package final class StoreFolder: StoreCatalog {
             onCommit: { onCommit(home, $0) },
             onCommitTime: onCommitTime,
             onLostWrite: onLostWrite,
-            onDamage: { [onDamage, folder] in Self.tellDamage(home, folder, onDamage) },
+            onDamage: { [onDamage, folder] in Self.reportDamage(home, folder, onDamage) },
             later: later,
             after: pause
         )
     }
 
-    private func told(_ error: any Error, _ home: ContainerEnvironment) -> RelayError {
-        if StoreFailure.isDamage(error) { Self.tellDamage(home, folder, onDamage) }
+    private func reported(_ error: any Error, _ home: ContainerEnvironment) -> RelayError {
+        if StoreFailure.isDamage(error) { Self.reportDamage(home, folder, onDamage) }
         return StoreFailure.relayError(for: error)
     }
 
-    private static func tellDamage(_ home: ContainerEnvironment, _ folder: String?, _ listener: DamageListener) {
+    private static func reportDamage(_ home: ContainerEnvironment, _ folder: String?, _ listener: DamageListener) {
         guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
-        listener(home, path, DamageLedger.places(of: path))
+        listener(home, path, DamageLog.places(of: path))
     }
 
     /// The number of writes that wait for a commit, in all open stores.
-    package var waitingWrites: Int { places.withLock { $0.openStores }.reduce(0) { $0 + $1.waitingWrites } }
+    package var waitingWrites: Int { registry.withLock { $0.openStores }.reduce(0) { $0 + $1.waitingWrites } }
 
     /// The number of open stores, and how many have been closed to make room for others.
-    package var counts: (open: Int, closed: Int) { places.withLock { ($0.openCount, $0.closedCount) } }
+    package var counts: (open: Int, closed: Int) { registry.withLock { ($0.openCount, $0.closedCount) } }
 
     package func isThere(_ home: ContainerEnvironment) -> Bool {
-        if places.withLock({ $0.isOpen(home) }) { return true }
+        if registry.withLock({ $0.isOpen(home) }) { return true }
         guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return false }
         // A store whose file is lost still exists; opening it fails.
-        return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(for: path)
+        return FileManager.default.fileExists(atPath: path) || StoreMarker.isThere(for: path)
     }
 
     // MARK: Closing idle stores
 
     /// Closes half of the open stores that are idle, in the background; called when no file descriptor is left.
     package func makeRoom() {
-        closing.async { [self] in closeIdle(downTo: places.withLock { $0.openCount } / 2) }
+        closing.async { [self] in closeIdle(downTo: registry.withLock { $0.openCount } / 2) }
     }
 
     /// Closes some stores in the background when the maximum is nearly reached, so that no request has to wait for it.
-    private func closeSomeBeside() {
+    private func closeOthers() {
         let comfortable = mostOpen - mostOpen / 8
-        guard later == nil, places.withLock({ $0.openCount }) > comfortable else { return }
+        guard later == nil, registry.withLock({ $0.openCount }) > comfortable else { return }
         closing.async { [self] in closeIdle(downTo: comfortable) }
     }
 
@@ -267,8 +269,8 @@ package final class StoreFolder: StoreCatalog {
     private func closeIdle(downTo count: Int) {
         // A store in memory would lose its content.
         guard let folder, hasRoomToReopen(folder) else { return }
-        for home in places.withLock({ $0.openHomes }) {
-            guard places.withLock({ $0.openCount }) > count else { return }
+        for home in registry.withLock({ $0.openHomes }) {
+            guard registry.withLock({ $0.openCount }) > count else { return }
             closeIfIdle(home)
         }
     }
@@ -282,12 +284,12 @@ package final class StoreFolder: StoreCatalog {
     }
 
     private func closeIfIdle(_ home: ContainerEnvironment) {
-        let door = places.withLock { $0.door(of: home) }
+        let lock = registry.withLock { $0.lock(of: home) }
         // If another thread is opening or closing the store, skips it: waiting for two locks could deadlock.
-        _ = door.line.withLockIfAvailable { _ in
-            guard let store = places.withLock({ $0.takeIfIdle(home) }) else { return }
+        _ = lock.mutex.withLockIfAvailable { _ in
+            guard let store = registry.withLock({ $0.takeIfIdle(home) }) else { return }
             let pause = store.pause()
-            places.withLock { $0.closed(home, pause) }
+            registry.withLock { $0.closed(home, pause) }
         }
     }
 
@@ -299,21 +301,21 @@ package final class StoreFolder: StoreCatalog {
     ///   files, as after a crash; nothing is lost, since they hold all commits.
     package func close(patience: Duration = .seconds(1)) {
         let end = ContinuousClock.now + patience
-        for (home, door) in places.withLock({ $0.doors }) {
-            door.line.withLock { _ in places.withLock { $0.end(home) }?.close(by: end) }
+        for (home, lock) in registry.withLock({ $0.locks }) {
+            lock.mutex.withLock { _ in registry.withLock { $0.end(home) }?.close(by: end) }
         }
     }
 
     /// Ends all epochs of the stores that this process has used, which invalidates every token.
     package func renewEpochs() throws {
-        for home in places.withLock({ $0.usedHomes }) { try sqliteStore(of: home).renewEpoch() }
+        for home in registry.withLock({ $0.usedHomes }) { try sqliteStore(of: home).renewEpoch() }
     }
 
     /// Closes every file as a crash would.
     package func abandon() {
-        let stores = places.withLock { places in
-            defer { places = StorePlaces() }
-            return places.openStores
+        let stores = registry.withLock { registry in
+            defer { registry = StoreRegistry() }
+            return registry.openStores
         }
         stores.forEach { $0.abandon() }
     }

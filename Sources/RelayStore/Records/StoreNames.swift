@@ -30,7 +30,7 @@ package struct StoreNames: Sendable {
         }
     }
 
-    private final class Settled: Sendable {
+    private final class Merged: Sendable {
         let maps: Maps
 
         init(_ maps: Maps) { self.maps = maps }
@@ -39,31 +39,31 @@ package struct StoreNames: Sendable {
     /// With more recent entries than this, they are merged into the shared ones, which copies all.
     private static let mostRecent = 512
 
-    private var settled = Settled(Maps())
+    private var merged = Merged(Maps())
     private var recent = Maps()
 
     package init() {}
 
     /// The number of known users and types.
-    package var count: Int { settled.maps.count + recent.count }
+    package var count: Int { merged.maps.count + recent.count }
 
-    package func user(_ number: Int64) -> UserID? { settled.maps.users[number] ?? recent.users[number] }
-    package func number(of user: UserID) -> Int64? { settled.maps.userNumbers[user] ?? recent.userNumbers[user] }
-    package func type(_ number: Int64) -> String? { settled.maps.types[number] ?? recent.types[number] }
-    package func number(ofType name: String) -> Int64? { settled.maps.typeNumbers[name] ?? recent.typeNumbers[name] }
+    package func user(_ number: Int64) -> UserID? { merged.maps.users[number] ?? recent.users[number] }
+    package func number(of user: UserID) -> Int64? { merged.maps.userNumbers[user] ?? recent.userNumbers[user] }
+    package func type(_ number: Int64) -> String? { merged.maps.types[number] ?? recent.types[number] }
+    package func number(ofType name: String) -> Int64? { merged.maps.typeNumbers[name] ?? recent.typeNumbers[name] }
 
     /// Adds what a copy of this value, or of an earlier state of it, has gained since.
     package mutating func merge(_ other: StoreNames) {
-        for (number, user) in other.recent.users where settled.maps.users[number] == nil {
+        for (number, user) in other.recent.users where merged.maps.users[number] == nil {
             recent.add(user: user, number: number)
         }
-        for (number, type) in other.recent.types where settled.maps.types[number] == nil {
+        for (number, type) in other.recent.types where merged.maps.types[number] == nil {
             recent.add(type: type, number: number)
         }
         guard recent.count > Self.mostRecent else { return }
-        var all = settled.maps
+        var all = merged.maps
         all.add(recent)
-        settled = Settled(all)
+        merged = Merged(all)
         recent = Maps()
     }
 

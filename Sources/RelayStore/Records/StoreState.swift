@@ -57,7 +57,7 @@ struct CommittedState: Sendable {
 
     private var state: State
     /// When a read last checked whether another process has changed the schema.
-    var looked = ContinuousClock.now
+    var checkedAt = ContinuousClock.now
     /// The value of `SchemaFolder.changes` at that time.
     var schemaChanges: UInt64 = 0
 

@@ -121,13 +121,13 @@ final class WriteAheadLog: Sendable {
         /// Few pages are left to copy, so the next commit can wait for them; the log then starts over.
         case copyRest
         /// Many pages are left to copy, so commits should continue meanwhile.
-        case copyBeside
+        case copyConcurrently
     }
 
     var need: Need {
         state.withLock {
             guard $0.frames >= checkpointFrames else { return .nothing }
-            return $0.frames - $0.copied <= mostRest ? .copyRest : .copyBeside
+            return $0.frames - $0.copied <= mostRest ? .copyRest : .copyConcurrently
         }
     }
 
@@ -153,7 +153,7 @@ final class WriteAheadLog: Sendable {
 }
 
 /// Copies a full write-ahead log into its file on a separate connection, while commits continue.
-final class LogCopier: Sendable {
+final class Checkpointer: Sendable {
     private let log: WriteAheadLog
     private let open: @Sendable () throws -> DatabaseQueue
     private struct State {
@@ -163,8 +163,8 @@ final class LogCopier: Sendable {
 
     private let state = Mutex(State())
     private let isCopying = Atomic(false)
-    private let line = DispatchQueue(label: "zonecast-checkpoint")
-    private let later: CommitLater?
+    private let queue = DispatchQueue(label: "zonecast-checkpoint")
+    private let later: CommitScheduler?
 
     /// Creates a copier, which opens its connection on first use.
     ///
@@ -172,7 +172,7 @@ final class LogCopier: Sendable {
     ///   - log: the log to copy.
     ///   - later: runs the copying in place of a queue.
     ///   - open: opens a connection that may write.
-    init(_ log: WriteAheadLog, later: CommitLater?, open: @escaping @Sendable () throws -> DatabaseQueue) {
+    init(_ log: WriteAheadLog, later: CommitScheduler?, open: @escaping @Sendable () throws -> DatabaseQueue) {
         self.log = log
         self.later = later
         self.open = open
@@ -189,16 +189,16 @@ final class LogCopier: Sendable {
                 try copy()
             } catch {
                 // Not on this queue: `onFailure` may close the store, which waits until this queue is empty.
-                tell { onFailure(error) }
+                report { onFailure(error) }
             }
         }
     }
 
     private func run(_ work: @escaping @Sendable () -> Void) {
-        if let later { later(work) } else { line.async(execute: work) }
+        if let later { later(work) } else { queue.async(execute: work) }
     }
 
-    private func tell(_ work: @escaping @Sendable () -> Void) {
+    private func report(_ work: @escaping @Sendable () -> Void) {
         if let later { later(work) } else { DispatchQueue.global().async(execute: work) }
     }
 
@@ -214,7 +214,7 @@ final class LogCopier: Sendable {
 
     /// Waits until no copy runs, and closes the connection.
     func close() {
-        line.sync {}
+        queue.sync {}
         state.withLock { state in
             try? state.connection?.close()
             state = State(isClosed: true)

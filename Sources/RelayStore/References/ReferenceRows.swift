@@ -9,7 +9,7 @@ enum ReferenceRows {
     static func references(of record: StoredRecord) throws -> Set<StoredReference> {
         var found: Set<StoredReference> = []
         if let parent = record.parent { found.insert(.parent(parent, of: record.name)) }
-        for (field, reference) in try FieldsJSON.bindingReferences(in: record.fields) {
+        for (field, reference) in try FieldsJSON.enforcedReferences(in: record.fields) {
             if let stored = StoredReference(reference, from: record.name, field: field) { found.insert(stored) }
         }
         return found

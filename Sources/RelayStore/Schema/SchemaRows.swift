@@ -46,7 +46,7 @@ enum SchemaRows {
             guard let type = FieldType(tag: row[2]) else {
                 throw StoreFailure.damaged("field type \(row[2] as String)")
             }
-            let number = RecordType.NumberForm(rawValue: row[5])
+            let number = RecordType.NumberKind(rawValue: row[5])
             schema.types[row[0]]?.fields[row[1]] = .init(type, isEncrypted: row[3], indexes: indexes, number: number)
         }
         for row in try Row.fetchAll(
@@ -70,8 +70,13 @@ enum SchemaRows {
                 """
         ) {
             guard let type = FieldType(tag: row[2]) else { continue }
-            let number = RecordType.NumberForm(rawValue: row[4])
-            schema.retired[row[0], default: [:]][row[1]] = .init(type, isEncrypted: row[3], indexes: [], number: number)
+            let number = RecordType.NumberKind(rawValue: row[4])
+            schema.removedFields[row[0], default: [:]][row[1]] = .init(
+                type,
+                isEncrypted: row[3],
+                indexes: [],
+                number: number
+            )
         }
         return schema
     }
@@ -171,7 +176,7 @@ enum SchemaRows {
         return rows
     }
 
-    /// Stores the definition of a removed field: see `Schema.retired`.
+    /// Stores the definition of a removed field: see `Schema.removedFields`.
     private static func retire(name: String, number: Int64, _ database: Database) throws {
         let statement = try SQL(
             """

@@ -100,7 +100,7 @@ extension SQLiteReader {
         _ range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        lendingAllBut wholeTypes: Set<String>?,
+        rowsExceptFor wholeTypes: Set<String>?,
         _ visit: (VisitedRecord, UInt64) -> Bool
     ) throws {
         guard let user = try number(of: view.user), let first = view.shares.first else { return }
@@ -115,17 +115,17 @@ extension SQLiteReader {
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
         var reading = RowReading(wholeTypes: wholeTypes)
-        var goesOn = true
-        while goesOn, try statement.step() {
+        var hasMore = true
+        while hasMore, try statement.step() {
             let position = statement.unsigned(13)
             let state = EntryState(rawValue: statement.int(14))
             if state != .present {
                 let type = try type(statement.int(16))
                 var last = StoredRecord.lastSeen(as: statement.text(15), type, at: position, by: view.user)
                 if state == .outOfSight { last.fields = StoredRecord.fieldsOutOfSight }
-                goesOn = visit(.whole(last), position)
+                hasMore = visit(.whole(last), position)
             } else if !statement.isNull(0) {
-                goesOn = visit(try visited(in: statement, &reading), position)
+                hasMore = visit(try visited(in: statement, &reading), position)
             }
         }
     }
@@ -142,7 +142,7 @@ extension StoredRecord {
         by user: UserID
     ) -> StoredRecord {
         // The user could not see who removed it from view, and when.
-        let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceMark(bits: 0))
+        let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceFingerprint(bits: 0))
         return StoredRecord(
             name: name,
             type: type,

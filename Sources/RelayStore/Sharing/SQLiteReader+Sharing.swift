@@ -7,7 +7,7 @@ extension SQLiteReader {
 
     /// Returns what a share record shares; `nil` for a tombstone.
     func sharing(of record: StoredRecord) throws -> Share? {
-        guard !record.isDeleted, let guid = record.shareMark?.shortGUID else { return nil }
+        guard !record.isDeleted, let guid = record.shareReference?.shortGUID else { return nil }
         let statement = try SQL(
             "SELECT id, root, public_permission, allows_requests FROM share WHERE guid = ?",
             in: database
@@ -66,20 +66,20 @@ extension SQLiteReader {
                 contact: statement.optionalText(5).map { .email($0) }
                     ?? statement.optionalText(6).map { .phone($0) }
             )
-            participant.hasAsked = statement.bool(7)
+            participant.hasRequestedAccess = statement.bool(7)
             participant.added = statement.isNull(8) ? nil : Timestamp(milliseconds: statement.int(8))
             found.append(participant)
         }
         return found
     }
 
-    func share(ofLink shortGUID: String) throws(RelayError) -> SharePlace? {
+    func share(ofLink shortGUID: String) throws(RelayError) -> ShareLocation? {
         try attempt { try places("s.guid = ?", shortGUID).first }
     }
 
-    func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace] {
+    func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [ShareLocation] {
         try attempt {
-            var found: [SharePlace] = []
+            var found: [ShareLocation] = []
             for contact in contacts {
                 switch contact {
                 case .email(let address): found += try places(Self.invited("email"), address)
@@ -94,7 +94,7 @@ extension SQLiteReader {
         "s.id IN (SELECT share FROM participant WHERE \(column) = ? AND user IS NULL)"
     }
 
-    private func places(_ condition: String, _ text: String) throws -> [SharePlace] {
+    private func places(_ condition: String, _ text: String) throws -> [ShareLocation] {
         let statement = try SQL(
             """
             SELECT s.name, z.owner, z.name FROM share s JOIN zone z ON z.id = s.zone
@@ -108,7 +108,7 @@ extension SQLiteReader {
         statement.reset()
         return try rows.compactMap { row in
             let id = ZoneID(row.zone, owner: try user(row.owner))
-            return try zone(id).map { SharePlace(zone: $0, record: row.name) }
+            return try zone(id).map { ShareLocation(zone: $0, record: row.name) }
         }
     }
 

@@ -29,16 +29,16 @@ extension SQLiteWriter {
             others += try shares("kept", shown, in: zone)
             if let place { others.append(place) }
             guard !others.isEmpty else { return }
-            try beginAnew(share, whereIn: others, of: zone, at: takeChangeNumber())
+            try expireTokens(share, whereIn: others, of: zone, at: takeChangeNumber())
         }
     }
 
     /// Called when the record that has this name enters or leaves shares.
     ///
     /// Expires the tokens of users for whom the name means another record while this one is not visible.
-    func bearerMoves(_ name: String, from old: Int64?, to new: Int64?, in zone: Zone, at change: UInt64) throws {
+    func recordMoved(_ name: String, from old: Int64?, to new: Int64?, in zone: Zone, at change: UInt64) throws {
         for share in try shares("shown", name, in: zone) {
-            try beginAnew(share, whereIn: [old, new].compactMap(\.self), of: zone, at: change)
+            try expireTokens(share, whereIn: [old, new].compactMap(\.self), of: zone, at: change)
         }
     }
 
@@ -77,7 +77,7 @@ extension SQLiteWriter {
     }
 
     /// Expires the tokens of users who have joined this share and one of the others.
-    private func beginAnew(_ share: Int64, whereIn others: [Int64], of zone: Zone, at change: UInt64) throws {
+    private func expireTokens(_ share: Int64, whereIn others: [Int64], of zone: Zone, at change: UInt64) throws {
         let statement = try SQL(
             """
             SELECT DISTINCT a.user FROM participant a JOIN participant b ON b.user = a.user

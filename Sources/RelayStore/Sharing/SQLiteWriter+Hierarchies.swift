@@ -16,7 +16,9 @@ extension SQLiteWriter {
             let old = try cover(ofEntry: record.name, in: zone)
             let new = try cover(of: record.name, &update)
             try move(record.name, ofNumber: record.change, from: old, to: new, at: record.change, &update)
-            if memory.watchedTypes[record.type] != nil { sights[record.change] = RecordSight(before: old, after: new) }
+            if memory.watchedTypes[record.type] != nil {
+                hierarchyChanges[record.change] = HierarchyChange(before: old, after: new)
+            }
             if old != new { try moveDescendants(of: record.name, to: new, &update) }
         }
         for (share, change) in update.latest {
@@ -76,7 +78,7 @@ extension SQLiteWriter {
         update.covers[name] = .some(nil)
         var found: Int64?
         if !record.isDeleted {
-            if let mark = record.shareMark, mark.record != nil {
+            if let mark = record.shareReference, mark.record != nil {
                 found = try hierarchy(ofLink: mark.shortGUID)
             } else if let parent = record.parent, try !isBelow(parent, name, update) {
                 found = try cover(of: parent, &update)
@@ -126,7 +128,7 @@ extension SQLiteWriter {
         while let name = waiting.popLast() {
             guard seen.insert(name).inserted else { continue }
             // The root of another share keeps what is below it.
-            guard let record = try liveRecord(named: name, in: update.zone), record.shareMark?.record == nil else {
+            guard let record = try liveRecord(named: name, in: update.zone), record.shareReference?.record == nil else {
                 continue
             }
             let old = try cover(ofEntry: name, in: update.zone)
@@ -134,7 +136,7 @@ extension SQLiteWriter {
                 let change = update.records[name]?.change ?? takeChangeNumber()
                 try move(name, ofNumber: record.change, from: old, to: share, at: change, &update)
                 if memory.watchedTypes[record.type] != nil, update.records[name] == nil {
-                    noteMove(of: record, RecordSight(before: old, after: share), in: update.zone)
+                    noteMove(of: record, HierarchyChange(before: old, after: share), in: update.zone)
                 }
                 update.covers[name] = .some(share)
             }
@@ -179,7 +181,7 @@ extension SQLiteWriter {
         _ update: inout EntryUpdate
     ) throws {
         if old != new, try mayShowAliases(&update) {
-            try bearerMoves(name, from: old, to: new, in: update.zone, at: change)
+            try recordMoved(name, from: old, to: new, in: update.zone, at: change)
         }
         if let old, old != new {
             let statement = try SQL(

@@ -38,7 +38,7 @@ extension SQLiteWriter {
 
     /// Returns the participants whom a change of this zone concerns; reads nothing from the file if nothing is shared.
     func audience(of id: ZoneID) throws -> [CommittedChange.Participant] {
-        let lost = told[id] ?? []
+        let lost = recipients[id] ?? []
         guard let zone = memory.zones[id], zone.sharing != .nothing else { return lost }
         let present: [CommittedChange.Participant] =
             switch zone.sharing {
@@ -82,8 +82,8 @@ extension SQLiteWriter {
         ChangeToken(kind: .zone, log: identity, epoch: epoch, position: position)
     }
 
-    func tell(_ participant: CommittedChange.Participant, of zone: ZoneID) {
-        told[zone, default: []].removeAll { $0.user == participant.user }
-        told[zone, default: []].append(participant)
+    func addRecipient(_ participant: CommittedChange.Participant, of zone: ZoneID) {
+        recipients[zone, default: []].removeAll { $0.user == participant.user }
+        recipients[zone, default: []].append(participant)
     }
 }

@@ -31,7 +31,7 @@ extension SQLiteWriter {
             at: record.change
         )
         for user in share.invited.subtracting(old?.invited ?? []) {
-            tell(.init(user: user, token: nil, knowsZone: false), of: zone.id)
+            addRecipient(.init(user: user, token: nil, knowsZone: false), of: zone.id)
         }
     }
 
@@ -40,7 +40,7 @@ extension SQLiteWriter {
         let users = try listeners(of: zone).map(\.user)
         for user in users {
             try setAccess(of: user, to: zone, ended: true, at: zone.lastChange)
-            tell(.init(user: user, token: nil), of: zone.id)
+            addRecipient(.init(user: user, token: nil), of: zone.id)
         }
         for sql in [
             "DELETE FROM share_entry WHERE share IN (SELECT id FROM share WHERE zone = ?)",
@@ -88,7 +88,7 @@ extension SQLiteWriter {
             let isOver = rest?.view?.shares.isEmpty ?? true
             let identity = try setAccess(of: user, to: zone, ended: isOver, at: change)
             let left = isOver ? nil : token(identity, at: max(change, rest?.lastChange ?? 0))
-            tell(.init(user: user, token: left), of: zone.id)
+            addRecipient(.init(user: user, token: left), of: zone.id)
         }
     }
 
@@ -169,13 +169,13 @@ extension SQLiteWriter {
             if let user = participant.user { statement.bind(7, try ensureNumber(of: user)) }
             if case .email(let address)? = participant.contact { statement.bind(8, address) }
             if case .phone(let number)? = participant.contact { statement.bind(9, number) }
-            statement.bind(10, participant.hasAsked)
+            statement.bind(10, participant.hasRequestedAccess)
             if let added = participant.added { statement.bind(11, added.milliseconds) }
             try statement.run()
         }
     }
 
-    func giveInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError) {
+    func assignInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError) {
         try attempt {
             let number = try ensureNumber(of: user)
             for contact in contacts {

@@ -4,7 +4,7 @@ import RelayCore
 import Wire
 
 /// The hierarchy that contained a record before a change, and the one that does after it; `nil` means none.
-struct RecordSight {
+struct HierarchyChange {
     var before: Int64?
     var after: Int64?
 }
@@ -18,21 +18,21 @@ extension SQLiteWriter {
     /// memory.
     ///
     /// One deletion may remove gigabytes. Subscriptions that need fields then miss some of it; notices are hints.
-    func outlined(_ record: StoredRecord) -> StoredRecord {
-        notedBytes += record.fields.count
-        guard notedBytes > Self.mostNotedBytes else { return record }
+    func recordForNotices(_ record: StoredRecord) -> StoredRecord {
+        noticeBytes += record.fields.count
+        guard noticeBytes > Self.noticeBytesLimit else { return record }
         var record = record
         record.fields = FieldsJSON.empty
         return record
     }
 
-    private static let mostNotedBytes = 64 << 20
+    private static let noticeBytesLimit = 64 << 20
 
-    func noteMove(of record: StoredRecord, _ sight: RecordSight, in zone: Zone) {
-        let record = outlined(record)
+    func noteMove(of record: StoredRecord, _ hierarchyChange: HierarchyChange, in zone: Zone) {
+        let record = recordForNotices(record)
         var moved = CommittedRecord(zone: zone.id, before: record, after: record, device: "")
         moved.isOnlyMoved = true
-        movedRecords.append((moved, sight))
+        movedRecords.append((moved, hierarchyChange))
     }
 
     /// Adds the viewers to the changed records of the commit.
@@ -51,17 +51,19 @@ extension SQLiteWriter {
             if zone.sharing == .everything {
                 let known =
                     try everybody[zone.id]
-                    ?? listeners(of: zone).map { .init(user: $0.user, sawIt: true, seesIt: true) }
+                    ?? listeners(of: zone).map { .init(user: $0.user, couldSee: true, canSee: true) }
                 everybody[zone.id] = known
                 changedRecords[index].viewers = known
-            } else if let sight = sights[change.after.change], sight.before != nil || sight.after != nil {
-                changedRecords[index].viewers = try viewers(sight, in: zone, &people)
+            } else if let hierarchyChange = hierarchyChanges[change.after.change],
+                hierarchyChange.before != nil || hierarchyChange.after != nil
+            {
+                changedRecords[index].viewers = try viewers(hierarchyChange, in: zone, &people)
             }
         }
-        for (record, sight) in movedRecords {
+        for (record, hierarchyChange) in movedRecords {
             guard let zone = memory.zones[record.zone] else { continue }
             var moved = record
-            moved.viewers = try viewers(sight, in: zone, &people)
+            moved.viewers = try viewers(hierarchyChange, in: zone, &people)
             if !moved.viewers.isEmpty { changedRecords.append(moved) }
         }
     }
@@ -74,17 +76,17 @@ extension SQLiteWriter {
     }
 
     private func viewers(
-        _ sight: RecordSight,
+        _ hierarchyChange: HierarchyChange,
         in zone: Zone,
         _ people: inout [ZoneID: [SharedWith]]
     ) throws -> [CommittedRecord.Viewer] {
         let known = try people[zone.id] ?? sharedWith(zone)
         people[zone.id] = known
         return known.compactMap { person in
-            let sawIt = sight.before.map(person.shares.contains) ?? false
-            let seesIt = sight.after.map(person.shares.contains) ?? false
-            guard sawIt || seesIt else { return nil }
-            return .init(user: person.user, sawIt: sawIt, seesIt: seesIt, aliases: person.aliases)
+            let couldSee = hierarchyChange.before.map(person.shares.contains) ?? false
+            let canSee = hierarchyChange.after.map(person.shares.contains) ?? false
+            guard couldSee || canSee else { return nil }
+            return .init(user: person.user, couldSee: couldSee, canSee: canSee, aliases: person.aliases)
         }
     }
 

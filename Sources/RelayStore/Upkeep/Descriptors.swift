@@ -53,7 +53,7 @@ package struct DescriptorShares: Hashable, Sendable {
     /// For event loops, accounts, logs, and uploads in progress or interrupted: an eighth, within these bounds.
     private static let reserve = 48...128
     /// The connections beyond the tenth that receive a response that there are too many.
-    package static let mostToldMore = 16
+    package static let rejectableConnections = 16
 
     /// `descriptors` is the limit of the process; a negative number means that there is none.
     package init(descriptors: Int) {
@@ -64,7 +64,7 @@ package struct DescriptorShares: Hashable, Sendable {
         }
         stores = min(max(descriptors / 4 / Self.perStore, Self.fewestStores), Self.mostStores)
         let reserve = min(max(descriptors / 8, Self.reserve.lowerBound), Self.reserve.upperBound)
-        let rest = descriptors - stores * Self.perStore - reserve - Self.mostToldMore
+        let rest = descriptors - stores * Self.perStore - reserve - Self.rejectableConnections
         connections = max(1, rest / 11 * 10)
     }
 }

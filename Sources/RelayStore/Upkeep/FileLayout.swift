@@ -63,7 +63,7 @@ package struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The reason and the remedy, to follow the file's path; without a full stop.
     package var description: String {
         isNewer
-            ? "a newer zonecast has written it (it has layout \(found), and this one knows \(known.upperBound)). Use that one again"
+            ? "a newer zonecast wrote it (it has layout \(found), and this version knows \(known.upperBound)). Use the newer version"
             : "its layout \(found) is older than \(known.lowerBound), the first of a released zonecast: export its data with the build that wrote it, or start with a new data folder"
     }
 }

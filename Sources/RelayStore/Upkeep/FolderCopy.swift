@@ -81,7 +81,7 @@ package enum FolderCopy {
         summary.files += 1
         summary.bytes += Int64((try FileManager.default.attributesOfItem(atPath: copied)[.size] as? Int) ?? 0)
         guard path != "relay.sqlite" else { return }
-        StoreMark.make(for: copied)
+        StoreMarker.make(for: copied)
         let contents = try StoreContents(ofFile: copied)
         summary.zones += contents.zones
         summary.records += contents.records
@@ -130,14 +130,14 @@ package enum FolderCopy {
 struct TableDigest: Hashable, Sendable {
     private(set) var rows = 0
     /// The sum of the hashes of all rows, word by word: independent of the order, and equal rows count each time.
-    private var lanes: [UInt64] = [0, 0, 0, 0]
+    private var sums: [UInt64] = [0, 0, 0, 0]
 
     /// Returns the digests of all tables of a file, by name.
     static func all(ofFile path: String) throws -> [String: TableDigest] {
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = .timeout(30)
-        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
+        configuration.prepareDatabase { CheckedVFS.reserveChecksumSpace($0) }
         let queue = try DatabaseQueue.ofStore(path, configuration)
         defer { try? queue.close() }
         return try queue.read { database in
@@ -158,9 +158,9 @@ struct TableDigest: Hashable, Sendable {
             var hasher = SHA256()
             for value in row.databaseValues { Self.update(&hasher, with: value) }
             let hash = Array(hasher.finalize())
-            for lane in lanes.indices {
-                let word = hash[(lane * 8)..<(lane * 8 + 8)].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                lanes[lane] &+= word
+            for sum in sums.indices {
+                let word = hash[(sum * 8)..<(sum * 8 + 8)].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                sums[sum] &+= word
             }
         }
     }

@@ -37,15 +37,15 @@ package enum FolderLayout {
     }
 
     /// Throws if a file belongs to another program, or `LayoutError` if this program cannot open it.
-    static func demandOurs(_ database: Database, _ path: String) throws {
-        guard path.hasSuffix("/relay.sqlite") else { return try StoreLayout.demandOurs(database, path) }
+    static func requireOwnFile(_ database: Database, _ path: String) throws {
+        guard path.hasSuffix("/relay.sqlite") else { return try StoreLayout.requireOwnFile(database, path) }
         _ = try AccountSchema.file.version(of: database)
     }
 
     private static func look(_ path: String, in data: String, _ database: Database) throws -> File {
         let layout = FileLayout.of(path)
         do {
-            try demandOurs(database, "\(data)/\(path)")
+            try requireOwnFile(database, "\(data)/\(path)")
             return File(path: path, isCurrent: try layout.version(of: database) == layout.version, error: nil)
         } catch let error as LayoutError {
             return File(path: path, isCurrent: false, error: error)

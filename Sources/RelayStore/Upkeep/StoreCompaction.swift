@@ -23,7 +23,7 @@ package struct StoreCompaction: Sendable {
     /// The number of pages that one step releases: a write waits for one step at most, some milliseconds.
     private static let stepPages = 512
     /// The longest time to wait for other connections.
-    private static let patience = Duration.seconds(30)
+    private static let busyTimeout = Duration.seconds(30)
 
     private let file: String
     private let path: String
@@ -57,22 +57,22 @@ package struct StoreCompaction: Sendable {
             }
     }
 
-    /// Rewrites the whole file, in a form that allows `giveBackStepwise` from then on.
+    /// Rewrites the whole file, in a form that allows `vacuumIncrementally` from then on.
     ///
     /// Other writers wait meanwhile. If it is interrupted, the file is unchanged.
     ///
     /// - Throws: `DirectoryError` if the file cannot be rewritten.
-    package func writeAnew() throws {
+    package func vacuum() throws {
         try withConnection(readonly: false) { database in
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
         }
-        try settle()
+        try truncateLog()
     }
 
     /// Releases the file's free pages a few at a time; others may write between two steps.
     ///
     /// `step` is called after each step with the number of released pages and of all pages to release, and may block.
-    package func giveBackStepwise(_ step: (_ done: Int64, _ all: Int64) -> Void) throws {
+    package func vacuumIncrementally(_ step: (_ done: Int64, _ all: Int64) -> Void) throws {
         try withConnection(readonly: false) { database in
             let all = try Self.freePages(database)
             var left = all
@@ -88,17 +88,17 @@ package struct StoreCompaction: Sendable {
                 step(all - left, all)
             }
         }
-        try settle()
+        try truncateLog()
     }
 
     /// Copies the log into the file, which shrinks only then.
     ///
     /// Retries for some time. If a relay reads without a pause, its own next checkpoint does the rest.
-    private func settle() throws {
+    private func truncateLog() throws {
         // While this waits for readers, the relay's writes wait for this.
-        try withConnection(readonly: false, patience: .seconds(1)) { database in
+        try withConnection(readonly: false, busyTimeout: .seconds(1)) { database in
             _ = try Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(PASSIVE)")
-            let end = ContinuousClock.now + Self.patience
+            let end = ContinuousClock.now + Self.busyTimeout
             repeat {
                 let row = try? Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(TRUNCATE)")
                 if let isBusy: Int = row?[0], isBusy == 0 { return }
@@ -117,20 +117,20 @@ package struct StoreCompaction: Sendable {
 
     private func withConnection<Value>(
         readonly: Bool,
-        patience: Duration = Self.patience,
+        busyTimeout: Duration = Self.busyTimeout,
         _ body: (Database) throws -> Value
     ) throws -> Value {
         var configuration = Configuration()
         configuration.readonly = readonly
         // SQLite's own handler would soon retry only every tenth of a second. A relay with a slow disk holds the lock
         // nearly all the time, and releases it for a millisecond between two commits.
-        let tries = Int(patience / .milliseconds(1))
+        let tries = Int(busyTimeout / .milliseconds(1))
         configuration.busyMode = .callback { tried in
             usleep(1_000)
             return tried < tries
         }
         configuration.prepareDatabase { database in
-            CheckedVFS.leaveRoom(database)
+            CheckedVFS.reserveChecksumSpace(database)
             if !readonly { try database.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0") }
         }
         do {

@@ -14,7 +14,7 @@ extension SQLiteStore {
             guard let reader = reader as? SQLiteReader else { return (0, []) }
             return try reader.attempt {
                 let last = try reader.lastChange(before: limit)
-                return (last, try reader.sharesWithGoneEntries(upTo: last))
+                return (last, try reader.sharesWithDeletedEntries(upTo: last))
             }
         }
         var forgotten = 0
@@ -100,7 +100,7 @@ extension SQLiteReader {
         }
     }
 
-    fileprivate func sharesWithGoneEntries(upTo last: UInt64) throws -> [Int64] {
+    fileprivate func sharesWithDeletedEntries(upTo last: UInt64) throws -> [Int64] {
         let statement = try SQL(
             """
             SELECT s.id FROM share s WHERE EXISTS (

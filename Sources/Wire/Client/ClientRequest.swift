@@ -127,7 +127,7 @@ package enum ClientRequest {
         since token: String?,
         desiredKeys: [String]?,
         limit: Int?,
-        countsRest: Bool = false
+        countsRemaining: Bool = false
     ) -> [UInt8] {
         body { object in
             object.key("zones")
@@ -136,7 +136,7 @@ package enum ClientRequest {
                     zoneID(zone, &entry)
                     if let token { entry.member("syncToken", token) }
                     if let limit { entry.member("resultsLimit", limit) }
-                    if countsRest { entry.member("countRemaining", true) }
+                    if countsRemaining { entry.member("countRemaining", true) }
                     keys(desiredKeys, &entry)
                 }
             }
@@ -154,12 +154,12 @@ package enum ClientRequest {
     /// `zones/modify`: creations first, then deletions, which in the shared database are `leave`, an extension of
     /// CloudKit.
     ///
-    /// `loss` is the reason for the deletions; `operationID` is an idempotency key, as for records.
+    /// `deletionReason` is the reason for the deletions; `operationID` is an idempotency key, as for records.
     package static func modify(
         creating: [ZoneID],
         deleting: [ZoneID],
         of scope: DatabaseScope,
-        loss: ZoneLoss = .deleted,
+        deletionReason: ZoneDeletionReason = .deleted,
         operationID: String? = nil
     ) -> [UInt8] {
         let end = scope == .shared ? "leave" : "delete"
@@ -170,7 +170,7 @@ package enum ClientRequest {
             object.array(operations) { list, operation in
                 list.object {
                     $0.member("operationType", operation.0)
-                    if operation.0 == "delete", let word = loss.word { $0.member("reason", word) }
+                    if operation.0 == "delete", let word = deletionReason.word { $0.member("reason", word) }
                     $0.key("zone")
                     $0.object { zoneID(operation.1, &$0) }
                 }

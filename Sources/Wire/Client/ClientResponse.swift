@@ -31,7 +31,7 @@ package enum ClientResponse {
         error.retryAfter = seconds(json["retryAfter"])
         error.redirectURL = try json["redirectURL"]?.string()
         error.formerZone = try json["formerZone"].map { (former) throws(JSONError) in
-            ZoneLoss(word: try former["reason"]?.string())
+            ZoneDeletionReason(word: try former["reason"]?.string())
         }
         var failure = Failure(error: error, uuid: try json["uuid"]?.string())
         if let server = json["serverRecord"] {
@@ -164,7 +164,7 @@ extension ClientResponse {
     /// An entry of a `zones` array.
     package enum ZoneEntry: Hashable, Sendable {
         case zone(Zone)
-        case deleted(ZoneID, ZoneLoss)
+        case deleted(ZoneID, ZoneDeletionReason)
         case failed(ZoneID?, Failure)
     }
 
@@ -177,8 +177,8 @@ extension ClientResponse {
             if let failure = try failure(entry, zone: id) {
                 result.append(.failed(id, failure))
             } else if try entry["deleted"]?.bool() == true {
-                let loss = ZoneLoss(word: try entry["reason"]?.string())
-                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), loss))
+                let deletionReason = ZoneDeletionReason(word: try entry["reason"]?.string())
+                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), deletionReason))
             } else {
                 result.append(.zone(try zone(entry)))
             }
@@ -273,7 +273,7 @@ extension ClientResponse {
     /// A share in the responses to `records/resolve` and `records/accept`.
     ///
     /// See Wire.md, "Accepting shares".
-    package struct SharedThing: Sendable {
+    package struct ShareMetadata: Sendable {
         package var shortGUID: String
         package var containerIdentifier: String
         /// `private` if the caller is the owner, otherwise `shared`.
@@ -289,27 +289,27 @@ extension ClientResponse {
         package var participantPermission: String
     }
 
-    package enum SharedThingEntry: Sendable {
-        case found(SharedThing)
+    package enum ShareMetadataEntry: Sendable {
+        case found(ShareMetadata)
         case failed(Failure)
     }
 
     /// Decodes the `results` array, in the order of the request.
-    package static func sharedThings(_ json: JSONValue) throws(JSONError) -> [SharedThingEntry] {
-        var entries: [SharedThingEntry] = []
+    package static func shareMetadataEntries(_ json: JSONValue) throws(JSONError) -> [ShareMetadataEntry] {
+        var entries: [ShareMetadataEntry] = []
         for entry in try json["results"]?.elements() ?? [] {
             if let failure = try failure(entry, zone: nil) {
                 entries.append(.failed(failure))
             } else {
-                entries.append(.found(try sharedThing(entry)))
+                entries.append(.found(try shareMetadata(entry)))
             }
         }
         return entries
     }
 
-    private static func sharedThing(_ json: JSONValue) throws(JSONError) -> SharedThing {
+    private static func shareMetadata(_ json: JSONValue) throws(JSONError) -> ShareMetadata {
         let zone = try ZoneIDCodec.read(json.required("zoneID"))
-        var thing = SharedThing(
+        var thing = ShareMetadata(
             shortGUID: try json.required("shortGUID").required("value").string(),
             containerIdentifier: try json["containerIdentifier"]?.string() ?? "",
             scope: try json["databaseScope"]?.string() == "PRIVATE" ? .private : .shared,

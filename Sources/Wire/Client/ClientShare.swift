@@ -13,10 +13,10 @@ package struct ClientShare: Hashable, Sendable {
         package var acceptanceStatus: String
         package var identity: ClientIdentity
         /// Whether the first user who opens this participant's link becomes the participant.
-        package var isForAnybody = false
+        package var isOneTimeLink = false
         /// The participant's private link, visible to the owner until it is used.
         package var invitation: String?
-        package var hasAsked = false
+        package var hasRequestedAccess = false
         package var added: Timestamp?
 
         package init(
@@ -120,9 +120,9 @@ extension ClientShare.Participant {
         permission = try json["permission"]?.string() ?? "UNKNOWN"
         acceptanceStatus = try json["acceptanceStatus"]?.string() ?? "UNKNOWN"
         identity = if let user = json["userIdentity"] { try ClientIdentity(user) } else { ClientIdentity() }
-        isForAnybody = try json["oneTimeLink"]?.bool() ?? false
+        isOneTimeLink = try json["oneTimeLink"]?.bool() ?? false
         invitation = try json["invitationURL"]?.string()
-        hasAsked = try json["isApprovedRequester"]?.bool() ?? false
+        hasRequestedAccess = try json["isApprovedRequester"]?.bool() ?? false
         added = try json["dateAdded"].map { json throws(JSONError) in Timestamp(milliseconds: try json.int64()) }
     }
 
@@ -134,9 +134,9 @@ extension ClientShare.Participant {
             object.member("acceptanceStatus", acceptanceStatus)
             object.key("userIdentity")
             identity.write(to: &object)
-            if isForAnybody { object.member("oneTimeLink", true) }
+            if isOneTimeLink { object.member("oneTimeLink", true) }
             if let invitation { object.member("invitationURL", invitation) }
-            if hasAsked { object.member("isApprovedRequester", true) }
+            if hasRequestedAccess { object.member("isApprovedRequester", true) }
             if let added { object.member("dateAdded", added.milliseconds) }
         }
     }

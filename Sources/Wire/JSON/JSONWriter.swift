@@ -124,17 +124,17 @@ package struct JSONWriter: ~Copyable {
     }
 
     /// A position in the output.
-    package struct Mark: Sendable {
+    package struct Checkpoint: Sendable {
         fileprivate var count: Int
         fileprivate var needsComma: Bool
     }
 
-    package var mark: Mark { Mark(count: count, needsComma: needsComma) }
+    package var checkpoint: Checkpoint { Checkpoint(count: count, needsComma: needsComma) }
 
-    /// Discards the output since `mark`.
-    package mutating func rewind(to mark: Mark) {
-        count = mark.count
-        needsComma = mark.needsComma
+    /// Discards the output since `checkpoint`.
+    package mutating func rewind(to checkpoint: Checkpoint) {
+        count = checkpoint.count
+        needsComma = checkpoint.needsComma
     }
 
     /// Appends literal JSON up to the position of a value; used where speed matters.

@@ -123,7 +123,7 @@ package enum FieldsJSON {
     ///
     /// Decodes only the positions of the fields in `old`.
     package static func merge(
-        _ changed: FieldsText,
+        _ changed: EncodedFields,
         clearing cleared: Set<String>,
         into old: [UInt8]
     ) throws(JSONError) -> [UInt8] {

@@ -45,7 +45,7 @@ package struct RecordInput: Sendable {
                     if document.isText("fields", at: name) {
                         try readFields(at: value)
                     } else {
-                        try readRarer(JSONValue(document: document, index: name), document.value(at: value))
+                        try readRareMember(JSONValue(document: document, index: name), document.value(at: value))
                     }
                 } catch {
                     fault = fault ?? error.description
@@ -73,7 +73,7 @@ package struct RecordInput: Sendable {
         }
     }
 
-    private mutating func readRarer(_ name: JSONValue, _ value: JSONValue) throws(JSONError) {
+    private mutating func readRareMember(_ name: JSONValue, _ value: JSONValue) throws(JSONError) {
         if name.isText("recordChangeTag") {
             changeTag = try value.string()
         } else if name.isText("zoneID") {

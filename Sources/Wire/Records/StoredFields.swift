@@ -63,15 +63,15 @@ enum StoredFields {
     }
 
     /// Returns all fields with the positions of their objects.
-    static func parts(of bytes: [UInt8]) -> [FieldsText.Part] {
-        var parts: [FieldsText.Part] = []
+    static func parts(of bytes: [UInt8]) -> [EncodedFields.Part] {
+        var parts: [EncodedFields.Part] = []
         let isRead = walk(bytes) { name, range in
-            parts.append(FieldsText.Part(name: String(decoding: name, as: UTF8.self), place: range))
+            parts.append(EncodedFields.Part(name: String(decoding: name, as: UTF8.self), place: range))
             return true
         }
         if isRead { return parts }
         let members = try? JSONDocument(parsing: bytes, limits: .response).root.members()
-        return (members ?? []).map { FieldsText.Part(name: $0.name, place: $0.value.place) }
+        return (members ?? []).map { EncodedFields.Part(name: $0.name, place: $0.value.place) }
     }
 
     /// Visits the fields until `visit` returns `false`; returns `false` if the bytes must be decoded with

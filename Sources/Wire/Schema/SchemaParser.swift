@@ -252,7 +252,7 @@ struct TypeReader {
         let position = parser.current.position
         guard let name = parser.readName("field") else { return false }
         let typePosition = parser.current.position
-        guard let declared = FieldForm(&parser) else { return false }
+        guard let declared = FieldDeclaration(&parser) else { return false }
         let indexes = readOptions(&parser, of: name, declared)
         if name.hasPrefix("_") {
             declareSystem(name, declared, indexes, &parser, position, typePosition)
@@ -272,7 +272,7 @@ struct TypeReader {
 
     private mutating func declareSystem(
         _ name: String,
-        _ declared: FieldForm,
+        _ declared: FieldDeclaration,
         _ indexes: Indexes,
         _ parser: inout SchemaParser,
         _ position: TextPosition,
@@ -282,8 +282,8 @@ struct TypeReader {
             let names = Query.SystemField.allCases.map(\.rawValue).joined(separator: ", ")
             return parser.report("'\(name)' is not a system field; the system fields are \(names)", at: position)
         }
-        guard declared == FieldForm(field.type) else {
-            return parser.report("\(name) is always \(FieldForm(field.type).text)", at: typePosition)
+        guard declared == FieldDeclaration(field.type) else {
+            return parser.report("\(name) is always \(FieldDeclaration(field.type).text)", at: typePosition)
         }
         guard systemFields.insert(field).inserted else {
             return parser.report("field '\(name)' is declared twice in record type '\(self.name)'", at: position)
@@ -292,7 +292,7 @@ struct TypeReader {
         positions[.field(type: self.name, name)] = position
     }
 
-    private func readOptions(_ parser: inout SchemaParser, of field: String, _ declared: FieldForm) -> Indexes {
+    private func readOptions(_ parser: inout SchemaParser, of field: String, _ declared: FieldDeclaration) -> Indexes {
         let allowed = Indexes.all(for: declared.type, isEncrypted: declared.isEncrypted)
         var (indexes, refused): (Indexes, Indexes) = ([], [])
         while let word = parser.current.keyword, let option = Indexes(keyword: word) {

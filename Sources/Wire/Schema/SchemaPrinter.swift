@@ -25,10 +25,10 @@ package enum SchemaPrinter {
 
     private static func items(of type: RecordType) -> [String] {
         var fields: [(name: String, type: String, indexes: Indexes)] = type.fields.map {
-            ($0.key, FieldForm($0.value).text, $0.value.indexes)
+            ($0.key, FieldDeclaration($0.value).text, $0.value.indexes)
         }
         fields += Query.SystemField.allCases.map {
-            ($0.rawValue, FieldForm($0.type).text, type.systemIndexes[$0] ?? [])
+            ($0.rawValue, FieldDeclaration($0.type).text, type.systemIndexes[$0] ?? [])
         }
         fields.sort { inBinaryOrder($0.name, $1.name) }
         let width = fields.map { quoted($0.name).utf8.count }.max() ?? 0

@@ -63,7 +63,7 @@ package struct ParticipantInput: Sendable {
     package var isRemoved: Bool
     /// Whether the first user who opens this participant's link becomes the participant; an extension of Apple's wire
     /// format.
-    package var isForAnybody: Bool
+    package var isOneTimeLink: Bool
     package var emailAddress: String?
     package var phoneNumber: String?
     package var userRecordName: String?
@@ -78,7 +78,7 @@ package struct ParticipantInput: Sendable {
             }
             self.role = role
         }
-        isForAnybody = try json["oneTimeLink"]?.bool() ?? false
+        isOneTimeLink = try json["oneTimeLink"]?.bool() ?? false
         isRemoved = try json["acceptanceStatus"]?.string() == "REMOVED"
         let identity = json["userIdentity"]
         let lookup = identity?["lookupInfo"]

@@ -20,7 +20,7 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
         var stored: Asset?
         /// The record and field from which the asset was read.
         var origin: AssetOrigin?
-        var keeper: AssetKeeper?
+        var assetClient: AssetClient?
     }
 
     private let state: Mutex<State>
@@ -32,8 +32,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     /// - Parameter fileURL: The URL of the file, on this machine.
     public init(fileURL: URL) { state = Mutex(State(file: fileURL)) }
 
-    package init(_ asset: Asset, origin: AssetOrigin, keeper: AssetKeeper?) {
-        state = Mutex(State(stored: asset, origin: origin, keeper: keeper))
+    package init(_ asset: Asset, origin: AssetOrigin, assetClient: AssetClient?) {
+        state = Mutex(State(stored: asset, origin: origin, assetClient: assetClient))
     }
 
     /// The URL of the file; `nil` if it is not available.
@@ -41,8 +41,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     /// The first access of a fetched asset downloads the file and blocks the thread. Call `download()` first if
     /// blocking is not acceptable, or to learn why a download failed.
     public var fileURL: URL? {
-        if let known = fileAtHand { return known }
-        return try? OwnThreads.wait { try await self.download() }
+        if let known = availableFile { return known }
+        return try? BlockingThreads.wait { try await self.download() }
     }
 
     /// Downloads the file if necessary.
@@ -52,17 +52,17 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     ///   any request.
     @discardableResult
     public func download() async throws -> URL {
-        if let known = fileAtHand { return known }
-        let (stored, origin, keeper) = state.withLock { ($0.stored, $0.origin, $0.keeper) }
-        guard let stored, let origin, let keeper else {
+        if let known = availableFile { return known }
+        let (stored, origin, assetClient) = state.withLock { ($0.stored, $0.origin, $0.assetClient) }
+        guard let stored, let origin, let assetClient else {
             throw CKError(.assetFileNotFound, "The asset's file does not exist. Set a new asset in the record.")
         }
-        let file = try await keeper.download(stored, origin)
+        let file = try await assetClient.download(stored, origin)
         state.withLock { ($0.file, $0.downloaded) = (file.url, file) }
         return file.url
     }
 
-    private var fileAtHand: URL? {
+    private var availableFile: URL? {
         let (file, isLocal) = state.withLock { ($0.file, $0.origin == nil) }
         guard let file else { return nil }
         // The app may have moved a downloaded file; its own files are its responsibility.
@@ -106,8 +106,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
 
     /// The source of a fetched asset.
     var origin: AssetOrigin? { state.withLock { $0.origin } }
-    /// The keeper that downloads the file.
-    var keeper: AssetKeeper? { state.withLock { $0.keeper } }
+    /// The client that downloads the file.
+    var assetClient: AssetClient? { state.withLock { $0.assetClient } }
 
     /// Stores the relay's description after an upload.
     func uploaded(as asset: Asset) { state.withLock { $0.stored = asset } }

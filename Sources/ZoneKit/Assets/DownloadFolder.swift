@@ -33,7 +33,7 @@ package final class DownloadFolder: Sendable {
     }
 
     let url: URL
-    private let room: Int64
+    private let capacity: Int64
     private let state = Mutex(State())
 
     private static let prefix = "zonecast-downloads-"
@@ -41,10 +41,10 @@ package final class DownloadFolder: Sendable {
 
     /// - Parameters:
     ///   - parent: The parent folder, which also contains the folders of other processes.
-    ///   - room: The number of bytes above which unused files are deleted, least recently used first.
-    init(in parent: URL = FileManager.default.temporaryDirectory, room: Int64 = 256 << 20) {
+    ///   - capacity: The number of bytes above which unused files are deleted, least recently used first.
+    init(in parent: URL = FileManager.default.temporaryDirectory, capacity: Int64 = 256 << 20) {
         url = parent.appendingPathComponent(Self.prefix + UUID().uuidString, isDirectory: true)
-        self.room = room
+        self.capacity = capacity
     }
 
     deinit {
@@ -83,10 +83,10 @@ package final class DownloadFolder: Sendable {
             let name = file.url.lastPathComponent
             state.bytes += bytes - (state.entries[name]?.bytes ?? 0)
             state.entries[name]?.bytes = bytes
-            guard state.bytes > room else { return }
+            guard state.bytes > capacity else { return }
             // Free more than necessary, so that this does not happen for every file.
-            let unheld = state.entries.filter { $0.value.file == nil }.sorted { $0.value.use < $1.value.use }
-            for (name, entry) in unheld where state.bytes > room / 4 * 3 {
+            let unused = state.entries.filter { $0.value.file == nil }.sorted { $0.value.use < $1.value.use }
+            for (name, entry) in unused where state.bytes > capacity / 4 * 3 {
                 let gone = File(url.appendingPathComponent(name))
                 for place in [gone.url, gone.part] { try? FileManager.default.removeItem(at: place) }
                 state.entries[name] = nil
@@ -176,7 +176,7 @@ final class SharedDownloads: Sendable {
             state.lastNumber += 1
             let number = state.lastNumber
             // Not on the cooperative pool: all of its threads may be blocked waiting for this file.
-            let task = Task(executorPreference: OwnThreads.lane) {
+            let task = Task(executorPreference: BlockingThreads.executor) {
                 defer { self.ended(number, content) }
                 _ = await before?.result
                 return try await fetch()
@@ -192,7 +192,7 @@ final class SharedDownloads: Sendable {
     /// Returns a sequence with the value of a task, so that a cancelled caller can stop waiting for it.
     private static func end<Value>(of task: Task<Value, any Error>) -> AsyncThrowingStream<Value, any Error> {
         AsyncThrowingStream { end in
-            Task(executorPreference: OwnThreads.lane) {
+            Task(executorPreference: BlockingThreads.executor) {
                 do {
                     end.yield(try await task.value)
                     end.finish()
@@ -204,13 +204,13 @@ final class SharedDownloads: Sendable {
     }
 
     private func stopWaiting(for number: Int, _ content: String) {
-        let givenUp = state.withLock { state -> Task<DownloadFolder.File, any Error>? in
+        let abandoned = state.withLock { state -> Task<DownloadFolder.File, any Error>? in
             guard var download = state.downloads[content], download.number == number else { return nil }
             download.waiting -= 1
             state.downloads[content] = download
             return download.waiting == 0 ? download.task : nil
         }
-        givenUp?.cancel()
+        abandoned?.cancel()
     }
 
     private func ended(_ number: Int, _ content: String) {

@@ -7,7 +7,7 @@ struct UploadFile {
     /// CloudKit's maximum file size and the relay's default.
     ///
     /// Larger files are not even read.
-    private static let largest = 4 << 30
+    private static let maxSize = 4 << 30
 
     private struct Stamp: Equatable {
         var size: Int
@@ -24,7 +24,7 @@ struct UploadFile {
     /// Throws `assetFileNotFound` if it cannot be read, and `assetFileModified` if it changes during the read.
     init(_ file: URL) throws(CKError) {
         self.file = file
-        guard let stamp = Self.stamp(file), stamp.size <= Self.largest,
+        guard let stamp = Self.stamp(file), stamp.size <= Self.maxSize,
             let asset = AssetContent.asset(of: file)
         else { throw CKError(.assetFileNotFound, "The asset's file \(file.lastPathComponent) cannot be read.") }
         self.stamp = stamp
@@ -55,7 +55,7 @@ struct UploadFile {
 /// See Wire.md, "Assets".
 enum AssetContent {
     /// The number of bytes to read at a time.
-    private static let pieceSize = 1 << 20
+    private static let chunkSize = 1 << 20
 
     /// Returns the checksum and size of a file; `nil` if the file cannot be read.
     static func asset(of file: URL) -> Asset? {
@@ -64,9 +64,9 @@ enum AssetContent {
         var hash = SHA256()
         var size: Int64 = 0
         do {
-            while let piece = try handle.read(upToCount: pieceSize), !piece.isEmpty {
-                hash.update(data: piece)
-                size += Int64(piece.count)
+            while let chunk = try handle.read(upToCount: chunkSize), !chunk.isEmpty {
+                hash.update(data: chunk)
+                size += Int64(chunk.count)
             }
         } catch {
             return nil
@@ -78,17 +78,17 @@ enum AssetContent {
     ///
     /// Returns `true` for checksums of another kind.
     static func file(_ file: URL, holds asset: Asset) -> Bool {
-        guard isOfContent(asset.fileChecksum) else { return true }
+        guard isContentChecksum(asset.fileChecksum) else { return true }
         return self.asset(of: file)?.fileChecksum == asset.fileChecksum
     }
 
     /// Returns whether two assets have the same content, as far as their checksums allow a comparison.
-    static func isOne(_ first: Asset, _ second: Asset) -> Bool {
-        first.fileChecksum == second.fileChecksum || !isOfContent(first.fileChecksum)
-            || !isOfContent(second.fileChecksum)
+    static func isSameContent(_ first: Asset, _ second: Asset) -> Bool {
+        first.fileChecksum == second.fileChecksum || !isContentChecksum(first.fileChecksum)
+            || !isContentChecksum(second.fileChecksum)
     }
 
-    private static func isOfContent(_ checksum: String) -> Bool {
+    private static func isContentChecksum(_ checksum: String) -> Bool {
         guard let bytes = Base64.decode(checksum) else { return false }
         return bytes.count == 21 && bytes.first == 1
     }

@@ -51,7 +51,7 @@ public final class CKContainer: NSObject, Sendable {
     /// This is the first container that was configured by its identifier, else `ZONECAST_CONTAINER`, else a container
     /// named after the program.
     public static func `default`() -> CKContainer {
-        CKContainer(identifier: ConfiguredRelays.defaultContainer)
+        CKContainer(identifier: RelayConfiguration.defaultContainer)
     }
 
     /// Sets the relay to use from now on.
@@ -60,7 +60,7 @@ public final class CKContainer: NSObject, Sendable {
     ///   - endpoint: The relay and the credentials.
     ///   - identifier: The container to use it for; `nil` for all containers without a relay of their own.
     public static func configure(_ endpoint: RelayEndpoint, for identifier: String? = nil) {
-        ConfiguredRelays.configure(endpoint, container: identifier)
+        RelayConfiguration.configure(endpoint, container: identifier)
     }
 
     /// Returns the database with a scope.
@@ -140,19 +140,19 @@ extension CKContainer {
     ///   relay cannot be reached. `temporarilyUnavailable` if the relay cannot be reached but the user was known
     ///   before, or if the sign-in has expired; the user's data stay pending until the user signs in again.
     /// - Throws: `badContainer` if no relay is configured.
-    public func accountStatus() async throws -> CKAccountStatus { try await statusAndTrouble().status }
+    public func accountStatus() async throws -> CKAccountStatus { try await statusAndError().status }
 
     /// Returns the status, and the error that prevented the request.
-    private func statusAndTrouble() async throws(CKError) -> (status: CKAccountStatus, trouble: CKError?) {
+    private func statusAndError() async throws(CKError) -> (status: CKAccountStatus, cause: CKError?) {
         let connection = try session.connection()
-        guard connection.credentials.namesUser else { return (.noAccount, nil) }
+        guard connection.credentials.identifiesUser else { return (.noAccount, nil) }
         do throws(CKError) {
             _ = try await connection.fetchCallerName()
             return (.available, nil)
         } catch {
             if let status = error.accountStatus { return (status, nil) }
             guard error.code != .operationCancelled, error.code != .badContainer else { throw error }
-            session.awaitAccount(connection)
+            session.retryAccountRequest(connection)
             return connection.caller.recordName == nil ? (.couldNotDetermine, error) : (.temporarilyUnavailable, nil)
         }
     }
@@ -168,10 +168,10 @@ extension CKContainer {
     /// Returns the status of the account; see `accountStatus()`.
     @preconcurrency
     public func accountStatus(completionHandler: @escaping @Sendable (CKAccountStatus, (any Error)?) -> Void) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
-                let (status, trouble) = try await self.statusAndTrouble()
-                completionHandler(status, trouble)
+                let (status, cause) = try await self.statusAndError()
+                completionHandler(status, cause)
             } catch {
                 completionHandler(.couldNotDetermine, error)
             }
@@ -181,7 +181,7 @@ extension CKContainer {
     /// Fetches the current user's record ID; see `userRecordID()`.
     @preconcurrency
     public func fetchUserRecordID(completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
                 completionHandler(try await self.userRecordID(), nil)
             } catch {
@@ -202,26 +202,26 @@ extension RelayConnection {
             throw error.error
         }
         let name = try reading { () throws(JSONError) in try document.root.required("userRecordName").string() }
-        learn(callerName: name, generation: generation)
+        setCallerName(callerName: name, generation: generation)
         return name
     }
 }
 
 extension RelaySession {
     /// Requests the current user's record name until there is a response, and then posts `CKAccountChanged`.
-    fileprivate func awaitAccount(_ connection: RelayConnection) {
-        guard connection.caller.beginAwaiting() else { return }
+    fileprivate func retryAccountRequest(_ connection: RelayConnection) {
+        guard connection.caller.beginWaitingForAccount() else { return }
         let conditions = connection.conditions ?? SyncConditions()
         let (time, container) = (conditions.time, container)
         // The session may be released in the meantime, and with it a test environment.
         conditions.time.start { [weak self, weak caller = connection.caller] in
-            var (backoff, chance) = (Backoff.requests, conditions.chance)
-            while (try? await time.sleep(time.now() + backoff.failed(using: &chance))) != nil {
-                guard let caller, caller.isAwaited,
-                    let connection = (try? self?.connection()) ?? ConfiguredRelays.connection(for: container),
+            var (backoff, random) = (Backoff.requests, conditions.random)
+            while (try? await time.sleep(time.now() + backoff.failed(using: &random))) != nil {
+                guard let caller, caller.isWaitingForAccount,
+                    let connection = (try? self?.connection()) ?? RelayConfiguration.connection(for: container),
                     connection.caller === caller
                 else { return }
-                await connection.askForAccount()
+                await connection.requestAccount()
             }
         }
     }
@@ -231,11 +231,11 @@ extension RelayConnection {
     /// Requests the current user's record name.
     ///
     /// A response ends the wait.
-    fileprivate func askForAccount() async {
+    fileprivate func requestAccount() async {
         do throws(CKError) {
             _ = try await fetchCallerName()
         } catch {
-            if error.accountStatus != nil { caller.endAwaiting() }
+            if error.accountStatus != nil { caller.endWaitingForAccount() }
         }
     }
 }
@@ -244,7 +244,7 @@ extension CKError {
     /// The account status that the error implies; `nil` if it implies none.
     fileprivate var accountStatus: CKAccountStatus? {
         switch code {
-        case .notAuthenticated: saysNobodySignedIn ? .noAccount : .temporarilyUnavailable
+        case .notAuthenticated: appReportsSignedOut ? .noAccount : .temporarilyUnavailable
         case .permissionFailure, .managedAccountRestricted: .restricted
         default: nil
         }

@@ -110,7 +110,7 @@ package final class RelayCredentials: Sendable {
     package var webAuthToken: String? { state.withLock { $0.webAuthToken } }
 
     /// Whether there is a user, or a credential that can sign in.
-    package var namesUser: Bool { state.withLock { $0.webAuthToken != nil || $0.credential.canSignIn } }
+    package var identifiesUser: Bool { state.withLock { $0.webAuthToken != nil || $0.credential.canSignIn } }
 
     var serverKey: ServerKey? { state.withLock { $0.serverKey } }
 
@@ -161,7 +161,7 @@ package final class RelayCredentials: Sendable {
             if let running = state.signIn { return (nil, running, state.generation) }
             let credential = state.credential
             // Not on the cooperative pool: all of its threads may be blocked by a file access that needs this sign-in.
-            let task = Task(executorPreference: OwnThreads.lane) { try await signIn(credential) }
+            let task = Task(executorPreference: BlockingThreads.executor) { try await signIn(credential) }
             state.signIn = task
             return (nil, task, state.generation)
         }

@@ -9,7 +9,7 @@ extension CKDatabase {
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value
     ) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
                 completionHandler(try await body(), nil)
             } catch {
@@ -22,7 +22,7 @@ extension CKDatabase {
         _ completionHandler: @escaping @Sendable (Result<Value, any Error>) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value
     ) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
                 completionHandler(.success(try await body()))
             } catch {

@@ -28,10 +28,10 @@ extension CKDatabase {
         desiredKeys: [CKRecord.FieldKey]? = nil
     ) async throws -> [CKRecord.ID: Result<CKRecord, any Error>] {
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
-        let chunks = ZoneChunk.cut(ids, by: \.zoneID)
-        let user = AccountBinding.ofNow(try session.connection())
+        let chunks = ZoneChunk.split(ids, by: \.zoneID)
+        let user = AccountBinding.forCurrentTask(try session.connection())
         try await runChunks(chunks) { chunk throws(CKError) in
-            let found = try await user.during { () throws(CKError) in
+            let found = try await user.perform { () throws(CKError) in
                 try await fetch(chunk, desiredKeys: desiredKeys)
             }
             for (id, result) in found { results[id] = result }
@@ -61,7 +61,7 @@ extension CKDatabase {
         desiredKeys: [String]?
     ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
         let zone = chunk.zoneID
-        let connection = try await connectionKnowingCaller()
+        let connection = try await connectionResolvingCaller()
         // Apps know the current user's record by this name; every user's record is in the public database.
         let me = CKRecord.ID(recordName: CKCurrentUserDefaultName)
         let myName = databaseScope == .public && chunk.items.contains(me) ? try await callerName() : me.recordName
@@ -70,7 +70,7 @@ extension CKDatabase {
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let asked = connection.now
         let document = try await call("records/lookup", body)
-        connection.saw(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .byName, of: scope, at: asked)
+        connection.didSee(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .lookup, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // A record that the response omits is not necessarily deleted.
         var missing = CKError(.internalError, "The relay's response does not contain this record.")
@@ -125,7 +125,7 @@ package struct ZoneChunk<Item> {
     }
 
     /// Groups items by zone, in the order of the zones' first occurrence, and splits groups of more than `limit` items.
-    package static func cut(
+    package static func split(
         _ items: [Item],
         by zone: (Item) -> CKRecordZone.ID,
         limit: Int = Self.limit
@@ -163,7 +163,7 @@ extension CKDatabase {
             do throws(CKError) {
                 try await body(chunk)
                 isAnyDone = true
-            } catch  where error.isOfZone && !(error.code == .limitExceeded && chunks.count == 1) {
+            } catch  where error.isZoneError && !(error.code == .limitExceeded && chunks.count == 1) {
                 failed(chunk, error)
                 isAnyDone = true
             } catch {
@@ -178,9 +178,9 @@ extension CKDatabase {
     ///
     /// Responses of the private database contain it. For the other databases it is requested once per connection. If
     /// that request fails, the call continues, and records contain the user's record name instead of the placeholder.
-    package func connectionKnowingCaller() async throws(CKError) -> RelayConnection {
+    package func connectionResolvingCaller() async throws(CKError) -> RelayConnection {
         let connection = try session.connection()
-        guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.namesUser
+        guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.identifiesUser
         else { return connection }
         _ = try? await connection.fetchCallerName()
         return connection
@@ -189,7 +189,7 @@ extension CKDatabase {
 
 extension CKError {
     /// Whether the error concerns one zone of a call and not the call as a whole.
-    package var isOfZone: Bool {
+    package var isZoneError: Bool {
         switch code {
         case .zoneNotFound, .userDeletedZone, .zoneBusy, .batchRequestFailed, .limitExceeded, .permissionFailure: true
         default: false
@@ -217,7 +217,7 @@ extension CKDatabase {
         matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
     ) {
         guard let query = try query.query() else { return ([], nil) }
-        let asked = try await namingCaller(in: query)
+        let asked = try await resolvingCaller(in: query)
         // The public database has only the default zone, so a query of all zones is not supported there.
         let zone = zoneID ?? (databaseScope == .public ? .default : nil)
         let start = QueryPage(query: ClientRequest.encode(asked), zoneID: zone, marker: nil)
@@ -272,7 +272,7 @@ extension CKDatabase {
     ) async throws(CKError) -> (
         matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
     ) {
-        let connection = try await connectionKnowingCaller()
+        let connection = try await connectionResolvingCaller()
         let body = ClientRequest.query(
             start.query,
             in: start.zoneID?.zone,
@@ -303,7 +303,7 @@ extension CKDatabase {
             return try document.root["continuationMarker"]?.string()
         }
         if let unnamed { throw unnamed }
-        connection.saw(results.lazy.map(\.0), .amongOthers, of: scope, at: asked)
+        connection.didSee(results.lazy.map(\.0), .listing, of: scope, at: asked)
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)
@@ -362,7 +362,7 @@ extension CKDatabase {
     ) async throws -> (
         saveResults: [CKRecord.ID: Result<CKRecord, any Error>], deleteResults: [CKRecord.ID: Result<Void, any Error>]
     ) {
-        try refuseRepeated(recordsToSave, recordIDsToDelete)
+        try rejectDuplicates(recordsToSave, recordIDsToDelete)
         let outcome = try await modify(
             saving: recordsToSave,
             deleting: recordIDsToDelete,
@@ -382,13 +382,13 @@ extension CKDatabase {
         tell: (ModifyEvent) -> Void = { _ in }
     ) async throws(CKError) -> ModifyOutcome {
         let isAtomic = atomically && databaseScope != .public
-        if isAtomic { try refuseMany(recordsToSave.map(\.recordID) + recordIDsToDelete) }
+        if isAtomic { try rejectTooManyItems(recordsToSave.map(\.recordID) + recordIDsToDelete) }
         // Another user may sign in before the last request is sent.
-        let user = AccountBinding.ofNow(try session.connection())
+        let user = AccountBinding.forCurrentTask(try session.connection())
         var outcome = ModifyOutcome()
         let drafts = recordsToSave.map(Draft.init)
         var files = try await sendFiles(of: drafts, savePolicy, for: user, tell)
-        let caller = try await user.during { () async throws(CKError) in
+        let caller = try await user.perform { () async throws(CKError) in
             try await sealSecrets(of: drafts, savePolicy, &files)
             return try await callerName(for: drafts)
         }
@@ -399,10 +399,10 @@ extension CKDatabase {
             files,
             caller: caller
         )
-        let chunks = outcome.refuseUnsendable(items, asked: atomically, isAtomic: isAtomic)
+        let chunks = outcome.rejectUnsendable(items, asked: atomically, isAtomic: isAtomic)
         outcome.report(items, tell)
         try await runChunks(chunks) { chunk throws(CKError) in
-            try await user.during { () throws(CKError) in
+            try await user.perform { () throws(CKError) in
                 try await modify(chunk, atomically: isAtomic && !chunk.zoneID.zone.isDefault, into: &outcome)
             }
             for item in chunk.items { item.record.map { tell(.progress($0, 1)) } }
@@ -413,7 +413,7 @@ extension CKDatabase {
         }
         outcome.tell(try session.connection().zoneKeys)
         for case let share as CKShare in recordsToSave where (try? outcome.saveResults[share.recordID]?.get()) != nil {
-            try? await user.during { () async throws(CKError) in await giveKey(by: share) }
+            try? await user.perform { () async throws(CKError) in await provideKey(by: share) }
         }
         return outcome
     }
@@ -422,7 +422,7 @@ extension CKDatabase {
     ///
     /// Not used for the batches of sync engines: there only that record fails, so that the other changes are not
     /// dropped.
-    func refuseRepeated(_ saved: [CKRecord], _ deleted: [CKRecord.ID]) throws(CKError) {
+    func rejectDuplicates(_ saved: [CKRecord], _ deleted: [CKRecord.ID]) throws(CKError) {
         var met: Set<CKRecord.ID> = []
         if let twice = saved.first(where: { !met.insert($0.recordID).inserted })?.recordID {
             throw CKError(.invalidArguments, "Record '\(twice.recordName)' is saved twice in this call. Save it once.")
@@ -435,8 +435,8 @@ extension CKDatabase {
     }
 
     /// Throws if an atomic zone has more items than one request can contain, before anything is sent.
-    private func refuseMany(_ ids: [CKRecord.ID]) throws(CKError) {
-        let zones = ZoneChunk.cut(ids, by: \.zoneID, limit: .max).filter { !$0.zoneID.zone.isDefault }
+    private func rejectTooManyItems(_ ids: [CKRecord.ID]) throws(CKError) {
+        let zones = ZoneChunk.split(ids, by: \.zoneID, limit: .max).filter { !$0.zoneID.zone.isDefault }
         guard let most = zones.map(\.items.count).max(), most > ZoneChunk<ModifyItem>.atomicLimit else { return }
         throw CKError(
             .limitExceeded,
@@ -451,7 +451,7 @@ extension CKDatabase {
         atomically: Bool,
         into outcome: inout ModifyOutcome
     ) async throws(CKError) {
-        let connection = try await connectionKnowingCaller()
+        let connection = try await connectionResolvingCaller()
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let document: JSONDocument
         do throws(CallFailure) {
@@ -473,7 +473,7 @@ extension CKDatabase {
             var rest = chunk.items[...]
             try ClientResponse.records(document.root, zone: nil) { entry in
                 guard let item = rest.popFirst() else { return }
-                outcome.settle(item, entry, &reader)
+                outcome.apply(item, entry, &reader)
             }
             for item in rest {
                 outcome.fail(item, CKError(.internalError, "The relay's response does not contain this item."))
@@ -499,7 +499,7 @@ struct ModifyOutcome {
     ///
     /// If the caller has asked for an atomic write, the other items of the same zone fail too, even in a zone that is
     /// not atomic on the relay. CloudKit does the same, because its check ignores zones.
-    mutating func refuseUnsendable(
+    mutating func rejectUnsendable(
         _ items: [ModifyItem],
         asked isAskedFor: Bool,
         isAtomic: Bool
@@ -518,14 +518,14 @@ struct ModifyOutcome {
         good.removeAll { refusedZones.contains($0.id.zoneID) }
         let atomic = good.filter { isAtomic && !$0.id.zoneID.zone.isDefault }
         let others = good.filter { !isAtomic || $0.id.zoneID.zone.isDefault }
-        let inOrder = others.count > ZoneChunk<ModifyItem>.limit ? others.targetsFirst() : others
-        return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(inOrder, by: \.id.zoneID)
+        let inOrder = others.count > ZoneChunk<ModifyItem>.limit ? others.inDependencyOrder() : others
+        return ZoneChunk.split(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.split(inOrder, by: \.id.zoneID)
     }
 
     /// Removes the keys of zones that no longer exist.
     func tell(_ keys: ZoneKeyring) {
         let failures = saveResults.map { ($0.key.zoneID, $0.value.failure) }
-        for case (let zoneID, let error?) in failures { keys.heard(error, of: zoneID) }
+        for case (let zoneID, let error?) in failures { keys.requestFailed(error, of: zoneID) }
     }
 
     mutating func fail(_ item: ModifyItem, _ error: CKError) {
@@ -548,12 +548,12 @@ struct ModifyOutcome {
     }
 
     /// Stores the relay's result for one item.
-    mutating func settle(_ item: ModifyItem, _ entry: ClientResponse.RecordEntry, _ reader: inout RecordReader) {
+    mutating func apply(_ item: ModifyItem, _ entry: ClientResponse.RecordEntry, _ reader: inout RecordReader) {
         switch (entry, item.record, item.state) {
         case (.record(let saved), let record?, let state?):
             // The zone contains the current user's record name, which the next line needs.
             _ = reader.zoneID(saved.id.zone)
-            let (named, isWhole) = (reader.withCallerNamed(saved), reader.tellsAll)
+            let (named, isWhole) = (reader.replacingCallerName(saved), reader.returnsAllFields)
             record.state.withLock { kept in
                 kept.saved(as: named, sent: state.editCount, isWhole: isWhole)
                 kept.secrets?.keyring = reader.caller.keys
@@ -562,7 +562,7 @@ struct ModifyOutcome {
             saveResults[item.id] = .success(record)
         case (.share(let saved, let details), let record?, let state?):
             _ = reader.zoneID(saved.id.zone)
-            let (named, isWhole) = (reader.withCallerNamed(saved), reader.tellsAll)
+            let (named, isWhole) = (reader.replacingCallerName(saved), reader.returnsAllFields)
             record.state.withLock { $0.saved(as: named, sent: state.editCount, isWhole: isWhole) }
             if let share = record as? CKShare, let sent = item.sharing {
                 share.sharing.withLock { $0.rebase(onto: details, since: sent, caller: reader.caller) }
@@ -653,11 +653,11 @@ extension CKDatabase {
             let assets = state.assetsToSend(policy)
             for (position, (key, asset)) in assets.enumerated() {
                 do throws(CKError) {
-                    try await user.during { () async throws(CKError) in
+                    try await user.perform { () async throws(CKError) in
                         try await send(asset, key, of: state, &sent)
                     }
                     tell(.progress(draft.record, Double(position + 1) / Double(assets.count + 1)))
-                } catch  where error.isOfFile {
+                } catch  where error.isFileError {
                     sent.failures[state.id] = error
                 }
             }
@@ -671,14 +671,14 @@ extension CKDatabase {
         of state: RecordState,
         _ sent: inout SentFiles
     ) async throws(CKError) {
-        guard let keeper = try session.connection().caller.assets else { return }
+        guard let assetClient = try session.connection().caller.assets else { return }
         let target = AssetOrigin(scope: scope, record: state.id.record, field: key)
         var file = asset.fileToUpload
         if let origin = asset.origin {
             // The relay accepts the field's previous asset as it is, and an asset of another record with a receipt.
             guard origin != target else { return }
             if origin.scope == scope,
-                let fresh = try await keeper.rereference(origin, asset.wire.fileChecksum, settings)
+                let fresh = try await assetClient.rereference(origin, asset.wire.fileChecksum, settings)
             {
                 sent.assets[ObjectIdentifier(asset)] = fresh
                 return
@@ -690,21 +690,21 @@ extension CKDatabase {
             }
         }
         guard let file else { throw CKError(.assetFileNotFound) }
-        let upload = AssetKeeper.Upload(
+        let upload = AssetClient.Upload(
             file: file,
             recordType: state.type,
             recordName: state.id.recordName,
             field: key,
             settings: settings
         )
-        let stored = try await keeper.upload(upload, to: scope, in: state.id.zoneID.zone)
+        let stored = try await assetClient.upload(upload, to: scope, in: state.id.zoneID.zone)
         sent.assets[ObjectIdentifier(asset)] = stored
     }
 }
 
 extension CKError {
     /// Whether the error concerns a single file, so that other files may succeed.
-    fileprivate var isOfFile: Bool {
+    fileprivate var isFileError: Bool {
         switch code {
         case .assetFileNotFound, .assetFileModified, .assetNotAvailable, .limitExceeded, .quotaExceeded,
             .permissionFailure, .invalidArguments, .zoneNotFound, .unknownItem:

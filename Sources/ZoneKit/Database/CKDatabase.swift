@@ -87,7 +87,7 @@ extension CKDatabase {
             let asked = connection.now
             let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
             for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
-            connection.saw(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: asked)
+            connection.didSee(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: asked)
         }
         for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
         return results
@@ -109,7 +109,7 @@ extension CKDatabase {
             case .failed(_, let failure): throw CKError(failure, at: .item)
             }
         }
-        connection.saw(zones.lazy.map(\.zoneID), of: scope, at: asked)
+        connection.didSee(zones.lazy.map(\.zoneID), of: scope, at: asked)
         return zones
     }
 
@@ -161,9 +161,9 @@ extension CKDatabase {
         var entries: ArraySlice<ClientResponse.ZoneEntry> = []
         let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
         // Another user may have zones with the same names.
-        let user = AccountBinding.ofNow(try session.connection())
+        let user = AccountBinding.forCurrentTask(try session.connection())
         for part in BatchLimits.parts(made, gone) {
-            let document = try await user.during { () throws(CKError) in
+            let document = try await user.perform { () throws(CKError) in
                 try await modifyZones(
                     creating: part.first,
                     deleting: part.second,
@@ -194,8 +194,8 @@ extension CKDatabase {
     /// Deletes a custom zone and reports the reason to the user's other devices.
     ///
     /// Succeeds if the zone does not exist.
-    package func end(_ zoneID: CKRecordZone.ID, because loss: ZoneLoss) async throws(CKError) {
-        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: loss)
+    package func end(_ zoneID: CKRecordZone.ID, because deletionReason: ZoneDeletionReason) async throws(CKError) {
+        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: deletionReason)
         for case .failed(_, let failure) in try zoneEntries(document) {
             let error = CKError(failure, at: .item)
             if error.code != .zoneNotFound { throw error }
@@ -207,18 +207,18 @@ extension CKDatabase {
     package func modifyZones(
         creating: [ZoneID],
         deleting: [ZoneID],
-        because loss: ZoneLoss = .deleted,
-        remembered memory: LostWrites.Memory = .untilAnswered
+        because deletionReason: ZoneDeletionReason = .deleted,
+        remembered retention: IdempotencyCache.Retention = .untilAnswered
     ) async throws(CKError) -> JSONDocument {
         let connection = try session.connection()
         do throws(CallFailure) {
             return try await connection.modify(
                 creating: creating,
                 deleting: deleting,
-                because: loss,
+                because: deletionReason,
                 of: scope,
                 settings: settings,
-                remembered: memory
+                remembered: retention
             )
         } catch {
             throw error.error
@@ -351,8 +351,8 @@ extension CKDatabase {
         for entry in entries {
             switch entry {
             case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
-            case .deleted(let zone, let loss):
-                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(loss)))
+            case .deleted(let zone, let deletionReason):
+                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(deletionReason)))
             // A zone that cannot be read now is reported as changed; its own feed reports the error.
             case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
             case .failed(nil, let failure): throw CKError(failure, at: .item)
@@ -405,7 +405,7 @@ extension CKDatabase {
         package var moreComing: Bool
         /// Whether the page contains the key of the zone's encrypted values, so that values fetched earlier can be
         /// decrypted now.
-        package var bringsKey = false
+        package var containsKey = false
         /// Whether the zone's sealed values can be decrypted; `nil` if there is no key and the page needs none.
         package var isReadable: Bool?
     }
@@ -421,7 +421,7 @@ extension CKDatabase {
         wantsKey: Bool = false
     ) async throws(CKError) -> ZoneChangesPage {
         try requireChangeFeed()
-        let connection = try await connectionKnowingCaller()
+        let connection = try await connectionResolvingCaller()
         let body = ClientRequest.zoneChanges(
             in: zoneID.zone,
             since: token?.encoded,
@@ -442,15 +442,15 @@ extension CKDatabase {
             if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
             return try Self.page(entry, in: zoneID, reader)
         }
-        if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
+        if case .failure(let error) = outcome { connection.zoneKeys.requestFailed(error, of: zoneID) }
         var page = try outcome.get()
-        connection.saw(page.records.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
-        connection.saw(page.deletions.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
+        connection.didSee(page.records.lazy.map(\.recordID), .listing, of: scope, at: asked)
+        connection.didSee(page.deletions.lazy.map(\.recordID), .listing, of: scope, at: asked)
         let before = connection.zoneKeys.key(zoneID)?.number
         if wantsKey { try await openKey(of: zoneID) }
-        try await seeToKeys(of: &page, in: zoneID, isListed: token == nil, connection)
+        try await processKeys(of: &page, in: zoneID, isListed: token == nil, connection)
         let now = connection.zoneKeys.key(zoneID)?.number
-        page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
+        page.containsKey = page.containsKey && token != nil && now != nil && now != before
         let hasSealed = page.records.contains { $0.state.withLock { $0.hasSealed } }
         page.isReadable = now != nil ? true : hasSealed ? false : nil
         return page
@@ -460,7 +460,7 @@ extension CKDatabase {
     ///
     /// Removes the key records from the page, opens the zone's key if the page needs it, and provides it to the users
     /// with whom the zone is shared.
-    private func seeToKeys(
+    private func processKeys(
         of page: inout ZoneChangesPage,
         in zoneID: CKRecordZone.ID,
         isListed: Bool,
@@ -470,15 +470,15 @@ extension CKDatabase {
         if !keys.isEmpty {
             page.records.removeAll { $0.recordType == KeyRecord.type }
             // A key record may be for this user, so values that could not be decrypted before can be now.
-            try await takeKey(of: zoneID, from: keys)
-            page.bringsKey = true
+            try await openOwnKey(of: zoneID, from: keys)
+            page.containsKey = true
         }
         page.deletions.removeAll { $0.recordType == KeyRecord.type }
         try await openKeys(for: page.records)
-        if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
+        if databaseScope == .private, connection.zoneKeys.isInaccessible(zoneID) { throw .encryptedDataReset(zoneID) }
         let shares = page.records.compactMap { $0 as? CKShare }
         let ended = page.deletions.filter { $0.recordType == CKRecord.SystemType.share }.map(\.recordID.recordName)
-        await giveKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
+        await provideKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
     }
 
     private static func page(
@@ -608,14 +608,14 @@ extension CKDatabase {
         try requireFeed(for: subscriptionsToSave)
         var wanted: [Subscription] = []
         for subscription in subscriptionsToSave where subscription.refusal == nil {
-            wanted.append(try await namingCaller(in: subscription.subscription))
+            wanted.append(try await resolvingCaller(in: subscription.subscription))
         }
         var entries: ArraySlice<ClientResponse.SubscriptionEntry> = []
-        let user = AccountBinding.ofNow(try session.connection())
+        let user = AccountBinding.forCurrentTask(try session.connection())
         let isRefusedWhole = wanted.isEmpty && subscriptionIDsToDelete.isEmpty && !subscriptionsToSave.isEmpty
         for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) where !isRefusedWhole {
             let body = ClientRequest.modify(creating: part.first, deleting: part.second)
-            let document = try await user.during { () throws(CKError) in
+            let document = try await user.perform { () throws(CKError) in
                 try await call("subscriptions/modify", body, isWrite: true)
             }
             entries += try subscriptionEntries(document)
@@ -680,21 +680,21 @@ extension CKDatabase {
     /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
     package func subscribeToChanges(
         as id: String,
-        notBefore held: Moment? = nil,
-        time: Timekeeper,
-        chance: Chance
+        notBefore held: Instant? = nil,
+        time: Scheduler,
+        random: RandomGenerator
     ) async {
         if let held, held > time.now(), (try? await time.sleep(held)) == nil { return }
-        var (backoff, chance) = (Backoff.requests, chance)
+        var (backoff, random) = (Backoff.requests, random)
         let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
         while !Task.isCancelled {
             do throws(CKError) {
                 _ = try await call("subscriptions/modify", body, isWrite: true)
                 return
             } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                let syncFailure = error.syncFailure
+                guard syncFailure.isRetriedAutomatically else { return }
+                let wait = syncFailure.retryAfter ?? backoff.failed(using: &random)
                 guard (try? await time.sleep(time.now() + wait)) != nil else { return }
             }
         }

@@ -7,7 +7,7 @@ import Wire
 extension ModifyItem {
     /// The error if a field has an unsupported value or the parent is in another zone.
     var unsendable: CKError? {
-        if let zone = state?.strayParentZone {
+        if let zone = state?.foreignParentZone {
             return CKError(
                 .invalidArguments,
                 "The parent is in another zone, '\(zone)'. A record and its parent must be in the same zone."
@@ -69,8 +69,8 @@ struct ModifyItem {
         id = state.id
         refusal = files.failures[state.id]
         var write = state.write(policy, files)
-        write.createsShortGUID = state.asksForLink
-        if let caller { write.fields = write.fields.mapValues { $0?.leadingToCaller(named: caller) } }
+        write.createsShortGUID = state.needsShortGUID
+        if let caller { write.fields = write.fields.mapValues { $0?.replacingCaller(named: caller) } }
         if let sealed = files.sealed[state.id] {
             write.fields.merge(sealed) { $1 }
             write.encrypted = Set(sealed.keys)
@@ -149,23 +149,24 @@ extension [ModifyItem] {
     ///
     /// An item refers to its parent and to the targets of its `deleteSelf` references. Within one request the relay
     /// accepts items in any order, but it executes the requests of a split call one after another.
-    func targetsFirst() -> [ModifyItem] {
-        let places = Dictionary(indices.filter { self[$0].record != nil }.map { (self[$0].id, $0) }) { first, _ in first
+    func inDependencyOrder() -> [ModifyItem] {
+        let positions = Dictionary(indices.filter { self[$0].record != nil }.map { (self[$0].id, $0) }) { first, _ in
+            first
         }
-        var isMet = [Bool](repeating: false, count: count)
-        var isPlaced = isMet
+        var isVisited = [Bool](repeating: false, count: count)
+        var isAppended = isVisited
         var ordered: [ModifyItem] = []
         // Iterative, because a chain of parents may be as long as the call.
         for start in indices {
             var open = [start]
             while let here = open.last {
-                if isMet[here] {
+                if isVisited[here] {
                     open.removeLast()
-                    if !isPlaced[here] { ordered.append(self[here]) }
-                    isPlaced[here] = true
+                    if !isAppended[here] { ordered.append(self[here]) }
+                    isAppended[here] = true
                 } else {
-                    isMet[here] = true
-                    open += self[here].targets.compactMap { places[$0] }.filter { !isMet[$0] }
+                    isVisited[here] = true
+                    open += self[here].targets.compactMap { positions[$0] }.filter { !isVisited[$0] }
                 }
             }
         }
@@ -177,8 +178,8 @@ extension ModifyItem {
     /// The records that must exist when the item is saved.
     fileprivate var targets: [CKRecord.ID] {
         let zoneID = id.zoneID
-        let held = write.fields.sorted { $0.key < $1.key }.flatMap { $0.value.map(Self.references) ?? [] }
-        let names = held.filter { $0.action == .deleteSelf && $0.zone == nil }.map(\.recordName)
+        let references = write.fields.sorted { $0.key < $1.key }.flatMap { $0.value.map(Self.references) ?? [] }
+        let names = references.filter { $0.action == .deleteSelf && $0.zone == nil }.map(\.recordName)
         let parent = (write.parent ?? nil).map { [$0] } ?? []
         return (names + parent).map { CKRecord.ID(recordName: $0, zoneID: zoneID) }
     }

@@ -11,11 +11,11 @@ package import Wire
 /// change what is known about the new user.
 package struct RecordReader {
     package var scope: DatabaseScope
-    package let caller: CallerMemory
+    package let caller: CallerInfo
     private let generation: Int
     private var zones: [ZoneID: CKRecordZone.ID] = [:]
 
-    package init(scope: DatabaseScope, caller: CallerMemory) {
+    package init(scope: DatabaseScope, caller: CallerInfo) {
         self.scope = scope
         self.caller = caller
         generation = caller.generation
@@ -24,13 +24,13 @@ package struct RecordReader {
     /// Whether the response to a save contains all fields.
     ///
     /// In the public database a user may write a record without reading it.
-    var tellsAll: Bool { scope != .public }
+    var returnsAllFields: Bool { scope != .public }
 
     /// Returns the zone's ID as the app knows it, the same object for each zone of a reader.
     package mutating func zoneID(_ zone: ZoneID) -> CKRecordZone.ID {
         if let known = zones[zone] { return known }
         if scope == .private, zone.owner != .caller {
-            caller.learn(zone.owner.recordName, generation: generation)
+            caller.setCallerName(zone.owner.recordName, generation: generation)
         }
         let isCallers = scope != .shared || zone.owner.recordName == caller.recordName
         let made = CKRecordZone.ID(
@@ -48,7 +48,7 @@ package struct RecordReader {
 
     /// Creates a record with a known ID.
     package func record(_ record: Record, _ share: ClientShare? = nil, id: CKRecord.ID) -> CKRecord {
-        var state = RecordState(withCallerNamed(record), id: id)
+        var state = RecordState(replacingCallerName(record), id: id)
         state.secrets?.keyring = caller.keys
         state.assetSource = assetSource(of: record)
         guard let share else { return CKRecord(state: state) }
@@ -58,11 +58,11 @@ package struct RecordReader {
     /// Returns the source of the record's files, or `nil` if it has none.
     func assetSource(of record: Record) -> AssetSource? {
         guard record.fields.values.contains(where: \.type.isAsset) else { return nil }
-        return caller.assets.map { AssetSource(keeper: $0, scope: scope) }
+        return caller.assets.map { AssetSource(assetClient: $0, scope: scope) }
     }
 
     /// Returns the record with the placeholder in place of the current user's record name.
-    package func withCallerNamed(_ record: Record) -> Record {
+    package func replacingCallerName(_ record: Record) -> Record {
         guard let me = caller.recordName else { return record }
         var record = record
         if record.created?.by.recordName == me { record.created?.by = .caller }

@@ -26,11 +26,11 @@ extension CKDatabase {
     func openKey(of zoneID: CKRecordZone.ID) async throws(CKError) {
         let connection = try session.connection()
         guard connection.encryptionKey != nil, connection.zoneKeys.key(zoneID) == nil,
-            !connection.zoneKeys.isClosed(zoneID)
+            !connection.zoneKeys.isInaccessible(zoneID)
         else { return }
         do throws(CKError) {
             _ = try await zoneKey(of: zoneID, creating: false)
-        } catch  where !error.trouble.isRetriedAutomatically && !error.isOfWay {
+        } catch  where !error.syncFailure.isRetriedAutomatically && !error.isServiceFailure {
             // The zone has no key for this user, or does not exist.
         }
     }
@@ -61,7 +61,7 @@ extension CKDatabase {
         let key = ZoneKey()
         do {
             let publicKey = [UInt8](userKey.publicKey.rawRepresentation)
-            try await give(key, to: publicKey, named: name, in: zoneID, below: nil, .ifServerRecordUnchanged)
+            try await provide(key, to: publicKey, named: name, in: zoneID, below: nil, .ifServerRecordUnchanged)
         } catch  where error.code == .serverRecordChanged {
             // Another device was first. If its key no longer exists, the values must not be sent unencrypted.
             guard let key = try await zoneKey(of: zoneID, creating: false) else {
@@ -76,7 +76,7 @@ extension CKDatabase {
     /// Opens the user's own key record among some fetched ones.
     ///
     /// A zone that another device has created again has another key.
-    func takeKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async throws(CKError) {
+    func openOwnKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async throws(CKError) {
         let connection = try session.connection()
         guard connection.encryptionKey != nil else { return }
         let epoch = connection.zoneKeys.epoch
@@ -95,7 +95,7 @@ extension CKDatabase {
         let (_, name) = try await identity(connection)
         guard let own = try await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
         else { return }
-        try await takeKey(of: zoneID, from: [own])
+        try await openOwnKey(of: zoneID, from: [own])
     }
 
     func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
@@ -108,7 +108,7 @@ extension CKDatabase {
         }
     }
 
-    func give(
+    func provide(
         _ key: ZoneKey,
         to publicKey: [UInt8],
         named user: String,
@@ -217,10 +217,10 @@ extension CKError {
     private static let zoneKeyMissingKey = "ZonecastZoneKeyMissing"
 
     /// Whether the error means that the zone's key has not been provided yet.
-    package var awaitsZoneKey: Bool { userInfo[Self.zoneKeyMissingKey] != nil }
+    package var isZoneKeyMissing: Bool { userInfo[Self.zoneKeyMissingKey] != nil }
 
     /// Whether the error means that the user has reset the encryption key.
-    var saysKeyWasReset: Bool {
+    var reportsKeyReset: Bool {
         (userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue ?? false
     }
 }
@@ -250,7 +250,7 @@ extension CKDatabase {
                 } catch {
                     throw CKError(.internalError, "A value could not be encrypted.", underlying: error)
                 }
-            } catch  where !error.trouble.isRetriedAutomatically {
+            } catch  where !error.syncFailure.isRetriedAutomatically {
                 sent.failures[state.id] = error
             }
         }
@@ -277,8 +277,8 @@ package struct ZoneSeal: Sendable {
 
     package func seal(_ value: FieldValue, type: String, record: String, field: String) throws(CKError) -> FieldValue {
         do {
-            let place = ZoneKey.place(type: type, record: record, field: field)
-            return FieldValue(sealed: try key.seal(value, for: place), standingFor: value)
+            let associatedData = ZoneKey.associatedData(type: type, record: record, field: field)
+            return FieldValue(sealed: try key.seal(value, for: associatedData), replacing: value)
         } catch {
             throw CKError(.internalError, "A value could not be encrypted.", underlying: error)
         }
@@ -289,7 +289,7 @@ package struct ZoneSeal: Sendable {
     /// Returns `nil` if it was sealed with another key or for another field.
     package func open(_ value: FieldValue, type: String, record: String, field: String) -> FieldValue? {
         guard let bytes = value.sealedBytes else { return value }
-        return key.open(bytes, for: ZoneKey.place(type: type, record: record, field: field))
+        return key.open(bytes, for: ZoneKey.associatedData(type: type, record: record, field: field))
     }
 
     /// Returns whether a value was encrypted on a device.
@@ -330,14 +330,14 @@ extension CKDatabase {
     /// Discards the key of a deleted zone.
     package func forgetKey(of zoneID: CKRecordZone.ID) { (try? session.connection())?.zoneKeys.forget(zoneID) }
 
-    /// Provides the zone's key to the participants of its shares; see `giveKeys(by:ended:in:isListed:)`.
+    /// Provides the zone's key to the participants of its shares; see `provideKeys(by:ended:in:isListed:)`.
     package func shareKeys(
         by shares: [CKShare],
         ended: [String],
         in zoneID: CKRecordZone.ID,
         isListed: Bool
     ) async {
-        await giveKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
+        await provideKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
     }
 }
 
@@ -354,19 +354,19 @@ extension CKDatabase {
     ///   - ended: The names of the shares that were deleted.
     ///   - zoneID: The zone.
     ///   - isListed: Whether the fetch lists the whole zone, so that all of its shares are fetched.
-    func giveKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
+    func provideKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
         guard let keys = try? session.connection().zoneKeys, hasEncryptionKey else { return }
         for name in ended { keys.ended(CKRecord.ID(recordName: name, zoneID: zoneID)) }
-        for share in shares { await giveKey(by: share) }
+        for share in shares { await provideKey(by: share) }
         let waiting = keys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
         // The zone gets a key with the owner's first encrypted value.
-        if !keys.isMissing(zoneID) { for share in waiting { await giveKey(by: share) } }
-        guard databaseScope == .private, keys.beginLooking(in: zoneID), !isListed else { return }
+        if !keys.isMissing(zoneID) { for share in waiting { await provideKey(by: share) } }
+        guard databaseScope == .private, keys.beginShareLookup(in: zoneID), !isListed else { return }
         // Users may have been waiting for the key when an earlier process ended.
         do {
-            for share in try await allShares(of: zoneID) { await giveKey(by: share) }
+            for share in try await allShares(of: zoneID) { await provideKey(by: share) }
         } catch {
-            keys.lookingFailed(in: zoneID)
+            keys.shareLookupFailed(in: zoneID)
         }
     }
 
@@ -385,42 +385,42 @@ extension CKDatabase {
     ///
     /// Only the owner replaces a key record that a participant already has, for example after a reset of the
     /// participant's key, and only if the new public key is trusted.
-    func giveKey(by share: CKShare) async {
+    func provideKey(by share: CKShare) async {
         guard let connection = try? session.connection(), connection.encryptionKey != nil,
             databaseScope == .private || share.currentUserParticipant?.permission == .readWrite
         else { return }
         let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
             .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
-        let missing = connection.zoneKeys.notGiven(names, by: share.recordID)
+        let missing = connection.zoneKeys.usersWithoutKey(names, by: share.recordID)
         var isAnyWaiting = false
         do throws(CKError) {
-            if !missing.isEmpty { isAnyWaiting = try await !giveKey(by: share, to: missing, connection) }
+            if !missing.isEmpty { isAnyWaiting = try await !provideKey(by: share, to: missing, connection) }
         } catch {
             // Without access to the zone or its key there is nothing to retry.
-            isAnyWaiting = error.trouble.isRetriedAutomatically || error.isOfWay
+            isAnyWaiting = error.syncFailure.isRetriedAutomatically || error.isServiceFailure
         }
-        connection.zoneKeys.note(share, isWaitedFor: isAnyWaiting)
+        connection.zoneKeys.note(share, isAwaitingKey: isAnyWaiting)
     }
 
     /// Returns whether all users have the key.
-    private func giveKey(
+    private func provideKey(
         by share: CKShare,
         to names: [String],
         _ connection: RelayConnection
     ) async throws(CKError) -> Bool {
         let zoneID = share.recordID.zoneID
         guard let key = try await zoneKey(of: zoneID, creating: false) else {
-            connection.zoneKeys.noteMissing(zoneID)
+            connection.zoneKeys.markKeyMissing(zoneID)
             return databaseScope != .private
         }
         let root = try await root(of: share)
         var isAnyWaiting = false
         for name in names {
             do throws(CKError) {
-                if try await give(key, to: name, by: share, below: root, connection) { continue }
+                if try await provide(key, to: name, by: share, below: root, connection) { continue }
                 isAnyWaiting = true
             } catch {
-                isAnyWaiting = isAnyWaiting || error.trouble.isRetriedAutomatically || error.isOfWay
+                isAnyWaiting = isAnyWaiting || error.syncFailure.isRetriedAutomatically || error.isServiceFailure
             }
         }
         return !isAnyWaiting
@@ -429,7 +429,7 @@ extension CKDatabase {
     /// Provides a zone's key to a user who does not have it.
     ///
     /// Returns `false` if the user has published no public key.
-    private func give(
+    private func provide(
         _ key: ZoneKey,
         to name: String,
         by share: CKShare,
@@ -447,15 +447,15 @@ extension CKDatabase {
             let policy: CKModifyRecordsOperation.RecordSavePolicy =
                 databaseScope == .private ? .allKeys : .ifServerRecordUnchanged
             do throws(CKError) {
-                try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
+                try await provide(key, to: publicKey, named: name, in: zoneID, below: root, policy)
             } catch  where error.code == .serverRecordChanged {
                 // Another device was first, and only the owner replaces its record.
-                connection.zoneKeys.gave(to: name, by: share.recordID)
+                connection.zoneKeys.keyProvided(to: name, by: share.recordID)
                 return true
             }
         }
         connection.zoneKeys.pin(publicKey, of: name)
-        connection.zoneKeys.gave(to: name, by: share.recordID)
+        connection.zoneKeys.keyProvided(to: name, by: share.recordID)
         return true
     }
 

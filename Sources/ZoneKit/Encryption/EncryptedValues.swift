@@ -64,7 +64,7 @@ extension RecordState {
         guard let secrets, let stored = secrets.sealed[key] else { return nil }
         guard let bytes = stored.sealedBytes else { return stored }
         guard let zoneKey = secrets.keyring?.key(id.zoneID) else { return nil }
-        return zoneKey.open(bytes, for: ZoneKey.place(type: type, record: id.recordName, field: key))
+        return zoneKey.open(bytes, for: ZoneKey.associatedData(type: type, record: id.recordName, field: key))
     }
 
     mutating func setSecret(_ value: (any CKRecordValueProtocol)?, for key: String) {
@@ -77,13 +77,13 @@ extension RecordState {
             self.secrets = secrets
             return
         }
-        if let words = FieldValue.wordsAgainst(value) { return markUnsendable(key, words) }
+        if let words = FieldValue.unsupportedReason(value) { return markUnsendable(key, words) }
         let listType = secretListType(of: key)
         guard let field = FieldValue(value, in: id.zoneID, elementType: listType ?? .string), field.canBeSecret else {
             markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")
             return
         }
-        if let words = field.unsendableWords { return markUnsendable(key, words) }
+        if let words = field.unsendableReason { return markUnsendable(key, words) }
         markUntyped(key, listType == nil && FieldValue.isUntypedList(value))
         secrets.edits[key] = (field, number)
         self.secrets = secrets
@@ -114,8 +114,8 @@ extension RecordState {
                 fields[name] = value
                 continue
             }
-            let place = ZoneKey.place(type: type, record: id.recordName, field: name)
-            fields[name] = FieldValue(sealed: try key.seal(value, for: place), standingFor: value)
+            let associatedData = ZoneKey.associatedData(type: type, record: id.recordName, field: name)
+            fields[name] = FieldValue(sealed: try key.seal(value, for: associatedData), replacing: value)
         }
         guard policy == .allKeys else { return fields }
         for (name, value) in secrets?.sealed ?? [:] where fields[name] == nil { fields[name] = value }
@@ -127,7 +127,7 @@ extension FieldValue {
     /// Creates the field of a sealed value.
     ///
     /// A sealed text is a string, so that it fits the schema's `ENCRYPTED STRING`.
-    init(sealed: [UInt8], standingFor value: FieldValue) {
+    init(sealed: [UInt8], replacing value: FieldValue) {
         self = value.text == nil ? .bytes(sealed) : .string(Data(sealed).base64EncodedString())
     }
 

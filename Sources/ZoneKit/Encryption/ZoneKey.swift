@@ -9,7 +9,7 @@ import Wire
 /// record's type and name and the field's name, so that the relay cannot exchange values. The plaintext is the field in
 /// the relay's JSON format, including its type.
 struct ZoneKey: Sendable {
-    private static let mark = Array("zc1".utf8)
+    private static let magic = Array("zc1".utf8)
     private static let suite = HPKE.Ciphersuite(kem: .Curve25519_HKDF_SHA256, kdf: .HKDF_SHA256, aead: .AES_GCM_256)
 
     /// The first bytes of the key's hash, which identify the key without revealing it.
@@ -25,21 +25,21 @@ struct ZoneKey: Sendable {
 
     // MARK: Values
 
-    func seal(_ value: FieldValue, for place: [UInt8]) throws -> [UInt8] {
+    func seal(_ value: FieldValue, for associatedData: [UInt8]) throws -> [UInt8] {
         var writer = JSONWriter()
         FieldCodec.write(value, to: &writer)
-        let box = try AES.GCM.seal(writer.bytes, using: key, authenticating: place)
+        let box = try AES.GCM.seal(writer.bytes, using: key, authenticating: associatedData)
         guard let combined = box.combined else { throw CKError(.internalError) }
-        return Self.mark + number + combined
+        return Self.magic + number + combined
     }
 
     /// Decrypts a value.
     ///
     /// Returns `nil` if it was sealed with another key or for another field.
-    func open(_ sealed: [UInt8], for place: [UInt8]) -> FieldValue? {
+    func open(_ sealed: [UInt8], for associatedData: [UInt8]) -> FieldValue? {
         guard Self.isSealed(sealed), Array(sealed[3..<11]) == number,
             let box = try? AES.GCM.SealedBox(combined: sealed[11...]),
-            let plain = try? AES.GCM.open(box, using: key, authenticating: place),
+            let plain = try? AES.GCM.open(box, using: key, authenticating: associatedData),
             let document = try? JSONDocument(parsing: [UInt8](plain), limits: .response),
             let (fields, _) = try? ClientResponse.fields(
                 JSONDocument(parsing: Array("{\"v\":".utf8) + document.root.rawBytes + Array("}".utf8)).root
@@ -49,10 +49,10 @@ struct ZoneKey: Sendable {
     }
 
     /// Returns whether bytes have the form of a sealed value: the prefix, and at least a nonce and a tag.
-    static func isSealed(_ bytes: [UInt8]) -> Bool { bytes.count >= 11 + 28 && bytes.starts(with: mark) }
+    static func isSealed(_ bytes: [UInt8]) -> Bool { bytes.count >= 11 + 28 && bytes.starts(with: magic) }
 
     /// Returns the identification of a field, which the tag authenticates.
-    static func place(type: String, record: String, field: String) -> [UInt8] {
+    static func associatedData(type: String, record: String, field: String) -> [UInt8] {
         Array("\(type)\u{0}\(record)\u{0}\(field)".utf8)
     }
 
@@ -62,19 +62,19 @@ struct ZoneKey: Sendable {
     ///
     /// Only owners of the zone key can write or read it.
     func pin(of publicKey: [UInt8], for user: String) throws -> [UInt8] {
-        try seal(.bytes(publicKey), for: Self.pinPlace(user))
+        try seal(.bytes(publicKey), for: Self.pinAssociatedData(user))
     }
 
     /// Returns the public key in the note after a wrapped key; `nil` if there is none, or if it is about another user.
-    func pinned(in given: [UInt8], for user: String) -> [UInt8]? {
-        guard given.count > Self.wrappedSize,
-            case .bytes(let publicKey)? = open(Array(given[Self.wrappedSize...]), for: Self.pinPlace(user))
+    func pinned(in keyField: [UInt8], for user: String) -> [UInt8]? {
+        guard keyField.count > Self.wrappedSize,
+            case .bytes(let publicKey)? = open(Array(keyField[Self.wrappedSize...]), for: Self.pinAssociatedData(user))
         else { return nil }
         return publicKey
     }
 
-    private static func pinPlace(_ user: String) -> [UInt8] {
-        place(type: KeyRecord.type, record: KeyRecord.name(of: user), field: "pin")
+    private static func pinAssociatedData(_ user: String) -> [UInt8] {
+        associatedData(type: KeyRecord.type, record: KeyRecord.name(of: user), field: "pin")
     }
 
     /// The size of the result of `wrapped(for:zoneName:)` in bytes.

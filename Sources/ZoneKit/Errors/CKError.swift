@@ -338,17 +338,19 @@ extension CKError {
         if let retryAfter = error.retryAfter { info[CKErrorRetryAfterKey] = NSNumber(value: retryAfter.inSeconds) }
         if let uuid = failure.uuid { info[CKError.requestUUIDKey] = uuid }
         if let redirectURL = error.redirectURL { info[CKError.signInURLKey] = redirectURL }
-        if let loss = error.formerZone { info[CKError.formerZoneKey] = NSNumber(value: loss.rawValue) }
+        if let deletionReason = error.formerZone {
+            info[CKError.formerZoneKey] = NSNumber(value: deletionReason.rawValue)
+        }
         self.init(Self.code(of: error, at: level), userInfo: info)
     }
 
     /// The key in `userInfo` of `changeTokenExpired` for the reason why the token's zone ended: the raw value of a
-    /// `ZoneLoss`.
+    /// `ZoneDeletionReason`.
     private static let formerZoneKey = "FormerZone"
 
     /// The reason why the zone of a rejected token ended, if another zone has its name now.
-    package var formerZone: ZoneLoss? {
-        (userInfo[Self.formerZoneKey] as? NSNumber).flatMap { ZoneLoss(rawValue: $0.int64Value) }
+    package var formerZone: ZoneDeletionReason? {
+        (userInfo[Self.formerZoneKey] as? NSNumber).flatMap { ZoneDeletionReason(rawValue: $0.int64Value) }
     }
 
     /// The key in `userInfo` for the request's ID in the relay's log, a string.
@@ -357,12 +359,12 @@ extension CKError {
     package static let signInURLKey = "SignInURL"
 
     /// The key in `userInfo` of `notAuthenticated` if the app has reported that no user is signed in.
-    private static let nobodyKey = "NobodySignedIn"
+    private static let signedOutKey = "NobodySignedIn"
 
     /// Whether the app has reported that no user is signed in.
     ///
     /// If `false`, the relay has rejected the user's credential.
-    var saysNobodySignedIn: Bool { userInfo[Self.nobodyKey] != nil }
+    var appReportsSignedOut: Bool { userInfo[Self.signedOutKey] != nil }
 
     /// The ID of the failed request in the relay's log; `nil` if no relay has responded.
     public var requestUUID: String? { userInfo[Self.requestUUIDKey] as? String }
@@ -425,7 +427,7 @@ extension CKError {
     init(ofSignIn error: any Error) {
         let reason = "The app provided no token for the sign-in: \(error)"
         if let error = error as? CKError {
-            self = error.code == .notAuthenticated ? error.adding(Self.nobodyKey, NSNumber(value: true)) : error
+            self = error.code == .notAuthenticated ? error.adding(Self.signedOutKey, NSNumber(value: true)) : error
         } else if error is CancellationError {
             self.init(.operationCancelled)
         } else if (error as NSError).domain == NSURLErrorDomain {
@@ -479,7 +481,7 @@ extension CKError {
     ///
     /// Examples are a proxy without a backend, the login page of a public network, a damaged store, and a missing
     /// container. The pending changes stay pending.
-    package var isOfWay: Bool {
+    package var isServiceFailure: Bool {
         switch code {
         case .internalError, .serverRejectedRequest, .badContainer, .missingEntitlement, .incompatibleVersion: true
         default: false

@@ -16,14 +16,14 @@ import Synchronization
 ///         Task { @MainActor in model.show(result) }
 ///     }
 open class CKOperation: Operation, @unchecked Sendable {
-    // Unchecked like `Operation` itself: one thread configures it before it starts, and `life` protects the rest.
+    // Unchecked like `Operation` itself: one thread configures it before it starts, and `executionState` protects the rest.
 
     /// The type of an operation's ID.
     public typealias ID = String
     /// The type of an operation's configuration.
     public typealias Configuration = CKOperationConfiguration
 
-    private struct Life {
+    private struct ExecutionState {
         var isExecuting = false
         var isFinished = false
         var task: Task<Void, Never>?
@@ -32,7 +32,7 @@ open class CKOperation: Operation, @unchecked Sendable {
         var deadline: Deadline?
     }
 
-    private let life = Mutex(Life())
+    private let executionState = Mutex(ExecutionState())
     private var settings = CKOperationConfiguration()
 
     /// The unique ID of the operation.
@@ -42,17 +42,17 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// Never called, because operations do not outlive the process.
     @Block open var longLivedOperationWasPersistedBlock: (() -> Void)?
 
-    private let family = OperationFamily.atWork ?? OperationFamily()
+    private let chain = OperationChain.current ?? OperationChain()
 
     /// Creates an operation.
     ///
     /// Use one of the subclasses.
     public override init() {
         super.init()
-        family.join(self)
+        chain.join(self)
     }
 
-    deinit { if life.withLock({ !$0.isFinished }) { family.leave() } }
+    deinit { if executionState.withLock({ !$0.isFinished }) { chain.leave() } }
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
     /// The configuration of the operation.
@@ -116,31 +116,31 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// Returns `true`: operations do not block the thread that starts them.
     open override var isAsynchronous: Bool { true }
     /// Whether the operation is running.
-    open override var isExecuting: Bool { life.withLock { $0.isExecuting } }
+    open override var isExecuting: Bool { executionState.withLock { $0.isExecuting } }
     /// Whether the operation has finished.
-    open override var isFinished: Bool { life.withLock { $0.isFinished } }
+    open override var isFinished: Bool { executionState.withLock { $0.isFinished } }
 
     /// Starts the operation.
     ///
     /// Called by the queue.
     open override func start() {
-        let isFirst = life.withLock { !$0.isExecuting && !$0.isFinished }
+        let isFirst = executionState.withLock { !$0.isExecuting && !$0.isFinished }
         guard isFirst else { return }
         willChangeValue(for: \.isExecuting)
-        life.withLock { $0.isExecuting = true }
+        executionState.withLock { $0.isExecuting = true }
         didChangeValue(for: \.isExecuting)
         main()
     }
 
     /// Starts the work and returns at once; the operation finishes later.
     open override func main() {
-        let task = Task(executorPreference: OwnThreads.lane, priority: priority) {
-            await OperationFamily.$atWork.withValue(self.family) { await self.perform() }
+        let task = Task(executorPreference: BlockingThreads.executor, priority: priority) {
+            await OperationChain.$current.withValue(self.chain) { await self.perform() }
             self.finish()
         }
-        let isCancelled = life.withLock { life in
-            life.task = task
-            return life.isCancelled
+        let isCancelled = executionState.withLock { executionState in
+            executionState.task = task
+            return executionState.isCancelled
         }
         if isCancelled { task.cancel() }
     }
@@ -148,9 +148,9 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// Cancels the current request; the result is `operationCancelled`.
     open override func cancel() {
         super.cancel()
-        let task = life.withLock { life in
-            life.isCancelled = true
-            return life.task
+        let task = executionState.withLock { executionState in
+            executionState.isCancelled = true
+            return executionState.task
         }
         task?.cancel()
     }
@@ -158,14 +158,14 @@ open class CKOperation: Operation, @unchecked Sendable {
     private func finish() {
         willChangeValue(for: \.isExecuting)
         willChangeValue(for: \.isFinished)
-        life.withLock { life in
-            life.isExecuting = false
-            life.isFinished = true
-            life.task = nil
+        executionState.withLock { executionState in
+            executionState.isExecuting = false
+            executionState.isFinished = true
+            executionState.task = nil
         }
         didChangeValue(for: \.isExecuting)
         didChangeValue(for: \.isFinished)
-        family.leave()
+        chain.leave()
     }
 
     private var priority: TaskPriority {
@@ -185,8 +185,8 @@ open class CKOperation: Operation, @unchecked Sendable {
     package func perform() async {}
 
     /// Releases the blocks, when the operation and all operations of its family have finished.
-    package func letBlocksGo() {
-        _longLivedOperationWasPersistedBlock.letGo()
+    package func releaseBlocks() {
+        _longLivedOperationWasPersistedBlock.release()
         #if !canImport(Darwin)
             // Apple's Foundation does this itself.
             completionBlock = nil
@@ -206,11 +206,11 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// The operation's timeout starts with the first call.
     package func requestSettings(on session: RelaySession) -> RequestSettings {
         var common = RequestSettings(settings, group)
-        guard let wholeTime = common.wholeTime else { return common }
+        guard let operationTimeout = common.operationTimeout else { return common }
         let time = (try? session.connection())?.conditions?.time ?? .system
-        common.deadline = life.withLock { life in
-            let deadline = life.deadline ?? Deadline(in: wholeTime, by: time)
-            life.deadline = deadline
+        common.deadline = executionState.withLock { executionState in
+            let deadline = executionState.deadline ?? Deadline(in: operationTimeout, by: time)
+            executionState.deadline = deadline
             return deadline
         }
         return common
@@ -269,34 +269,34 @@ extension CKOperation {
         /// Carries a block across the lock.
         ///
         /// Any thread may call the block.
-        private struct Kept: @unchecked Sendable {
+        private struct Box: @unchecked Sendable {
             var value: Value
         }
 
-        private final class Place: Sendable {
-            let kept = Mutex(Kept(value: nil))
+        private final class Storage: Sendable {
+            let box = Mutex(Box(value: nil))
         }
 
-        private let place = Place()
+        private let storage = Storage()
 
         /// Creates a storage without a block.
         public init() {}
 
         /// The block; `nil` after the operation has finished.
         public var wrappedValue: Value {
-            get { place.kept.withLock { $0 }.value }
+            get { storage.box.withLock { $0 }.value }
             nonmutating set {
-                let new = Kept(value: newValue)
+                let new = Box(value: newValue)
                 // The previous block is released outside the lock, since that may release many other objects.
-                _ = place.kept.withLock { kept in
-                    let before = kept
-                    kept = new
+                _ = storage.box.withLock { box in
+                    let before = box
+                    box = new
                     return before
                 }
             }
         }
 
-        func letGo() { wrappedValue = nil }
+        func release() { wrappedValue = nil }
     }
 }
 
@@ -304,7 +304,7 @@ extension CKOperation {
 ///
 /// An app that fetches page after page may assign an operation's blocks to the next operation. All operations of the
 /// family therefore keep their blocks until all of them have finished.
-final class OperationFamily: Sendable {
+final class OperationChain: Sendable {
     private struct Member: @unchecked Sendable {
         // Unchecked for the same reason as the operation itself.
         weak var operation: CKOperation?
@@ -316,7 +316,7 @@ final class OperationFamily: Sendable {
     }
 
     /// The family of the operation whose block is being called.
-    @TaskLocal static var atWork: OperationFamily?
+    @TaskLocal static var current: OperationChain?
 
     private let members = Mutex(Members())
 
@@ -337,7 +337,7 @@ final class OperationFamily: Sendable {
             defer { members.all = [] }
             return members.all
         }
-        for member in over { member.operation?.letBlocksGo() }
+        for member in over { member.operation?.releaseBlocks() }
     }
 }
 
@@ -376,11 +376,11 @@ extension CKError {
     /// Item errors are reported one by one, so the operation succeeds, unless every item failed because its zone does not
     /// exist: programs that create a missing zone expect `partialFailure` here, as from CloudKit.
     static func operationResult(of errors: [AnyHashable: any Error], anySucceeded: Bool) -> Result<Void, any Error> {
-        guard !errors.isEmpty, !anySucceeded, errors.values.allSatisfy(isOfMissingZone) else { return .success(()) }
+        guard !errors.isEmpty, !anySucceeded, errors.values.allSatisfy(isMissingZone) else { return .success(()) }
         return .failure(partialFailure(errors))
     }
 
-    private static func isOfMissingZone(_ error: any Error) -> Bool {
+    private static func isMissingZone(_ error: any Error) -> Bool {
         let code = (error as? CKError)?.code
         return code == .zoneNotFound || code == .userDeletedZone
     }
@@ -399,7 +399,7 @@ extension CKContainer {
     public func fetchAllLongLivedOperationIDs(
         completionHandler: @escaping @Sendable ([CKOperation.ID]?, (any Error)?) -> Void
     ) {
-        Task(executorPreference: OwnThreads.lane) { completionHandler([], nil) }
+        Task(executorPreference: BlockingThreads.executor) { completionHandler([], nil) }
     }
 
     /// Fetches an operation from an earlier run: always `nil`.
@@ -408,6 +408,6 @@ extension CKContainer {
         withID operationID: CKOperation.ID,
         completionHandler: @escaping @Sendable (CKOperation?, (any Error)?) -> Void
     ) {
-        Task(executorPreference: OwnThreads.lane) { completionHandler(nil, nil) }
+        Task(executorPreference: BlockingThreads.executor) { completionHandler(nil, nil) }
     }
 }

@@ -62,8 +62,8 @@ package struct RequestSettings: Sendable, Hashable {
     /// Whether the caller repeats the request until it gets a response, as engines do.
     package var isRepeated = false
     /// The timeout for all requests of an operation together; `nil` for no limit.
-    private(set) var wholeTime: Duration?
-    /// The end of `wholeTime`; set when the operation starts to work.
+    private(set) var operationTimeout: Duration?
+    /// The end of `operationTimeout`; set when the operation starts to work.
     var deadline: Deadline?
 
     package init() {}
@@ -79,7 +79,9 @@ package struct RequestSettings: Sendable, Hashable {
         let common = group?.defaultConfiguration
         merged.requestTimeout = configuration?.requestTimeout ?? common?.requestTimeout
         merged.resourceTimeout = configuration?.resourceTimeout ?? common?.resourceTimeout
-        wholeTime = merged.resourceTimeout.flatMap { Duration(waitOf: max($0, 0)) }.map { min($0, .seconds(604_800)) }
+        operationTimeout = merged.resourceTimeout.flatMap { Duration(waitOf: max($0, 0)) }.map {
+            min($0, .seconds(604_800))
+        }
         // No request waits for a network to become available, so the operation's timeout also limits each request.
         let limit = min(merged.timeoutIntervalForRequest, merged.timeoutIntervalForResource)
         if limit != CKOperationConfiguration().timeoutIntervalForRequest {
@@ -159,9 +161,9 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
     ///
     /// It is never `nil`; CloudKit declares the same type.
     public var defaultConfiguration: CKOperation.Configuration! {
-        get { state.withLock { Kept($0.configuration) }.value }
+        get { state.withLock { ConfigurationBox($0.configuration) }.value }
         set {
-            let copy = Kept(newValue?.independentCopy() ?? CKOperationConfiguration())
+            let copy = ConfigurationBox(newValue?.independentCopy() ?? CKOperationConfiguration())
             state.withLock { $0.configuration = copy.value }
         }
     }
@@ -199,7 +201,7 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
 }
 
 /// Carries a configuration across the lock.
-private struct Kept: @unchecked Sendable {
+private struct ConfigurationBox: @unchecked Sendable {
     // Unchecked: a configuration must be used by one thread at a time.
     let value: CKOperationConfiguration
     init(_ value: CKOperationConfiguration) { self.value = value }

@@ -88,15 +88,15 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _recordZoneWithIDChangedBlock.letGo()
-        _recordZoneWithIDWasDeletedBlock.letGo()
-        _recordZoneWithIDWasPurgedBlock.letGo()
-        _recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock.letGo()
-        _changeTokenUpdatedBlock.letGo()
-        _fetchDatabaseChangesCompletionBlock.letGo()
-        _fetchDatabaseChangesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _recordZoneWithIDChangedBlock.release()
+        _recordZoneWithIDWasDeletedBlock.release()
+        _recordZoneWithIDWasPurgedBlock.release()
+        _recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock.release()
+        _changeTokenUpdatedBlock.release()
+        _fetchDatabaseChangesCompletionBlock.release()
+        _fetchDatabaseChangesResultBlock.release()
     }
 }
 
@@ -190,7 +190,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         var failure: CKError?
         var fetchedAny = false
         let database = resolvedDatabase
-        let user = (try? database.session.connection()).map(AccountBinding.ofNow)
+        let user = (try? database.session.connection()).map(AccountBinding.forCurrentTask)
         for zoneID in recordZoneIDs ?? [] {
             if let failure {
                 tellEnd(of: zoneID, .failure(failure))
@@ -203,7 +203,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
                 // An error that is not about a single zone would affect the other zones too.
-                if !error.isOfZone, error.code != .changeTokenExpired, error.code != .invalidArguments {
+                if !error.isZoneError, error.code != .changeTokenExpired, error.code != .invalidArguments {
                     failure = error
                 }
             }
@@ -234,7 +234,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                     limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
                 )
             }
-            let page = if let user { try await user.during(ask) } else { try await ask() }
+            let page = if let user { try await user.perform(ask) } else { try await ask() }
             try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
             try tell(page, &errors)
             token = page.changeToken
@@ -286,16 +286,16 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _recordChangedBlock.letGo()
-        _recordWasChangedBlock.letGo()
-        _recordWithIDWasDeletedBlock.letGo()
-        _recordZoneChangeTokensUpdatedBlock.letGo()
-        _recordZoneFetchCompletionBlock.letGo()
-        _recordZoneFetchResultBlock.letGo()
-        _fetchRecordZoneChangesCompletionBlock.letGo()
-        _fetchRecordZoneChangesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _recordChangedBlock.release()
+        _recordWasChangedBlock.release()
+        _recordWithIDWasDeletedBlock.release()
+        _recordZoneChangeTokensUpdatedBlock.release()
+        _recordZoneFetchCompletionBlock.release()
+        _recordZoneFetchResultBlock.release()
+        _fetchRecordZoneChangesCompletionBlock.release()
+        _fetchRecordZoneChangesResultBlock.release()
     }
 }
 
@@ -376,6 +376,6 @@ struct FeedProgress {
         moreComing: Bool
     ) throws(CKError) {
         repeats = moreComing && token == old ? repeats + 1 : 0
-        guard repeats < FetchRound.maxRepeats else { throw CKError(Trouble(.protocolBroken)) }
+        guard repeats < FetchRound.maxRepeats else { throw CKError(SyncFailure(.protocolViolation)) }
     }
 }

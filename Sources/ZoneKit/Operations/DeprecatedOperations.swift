@@ -57,11 +57,11 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _recordChangedBlock.letGo()
-        _recordWithIDWasDeletedBlock.letGo()
-        _fetchRecordChangesCompletionBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _recordChangedBlock.release()
+        _recordWithIDWasDeletedBlock.release()
+        _fetchRecordChangesCompletionBlock.release()
     }
 }
 
@@ -94,9 +94,9 @@ open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _modifyBadgeCompletionBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _modifyBadgeCompletionBlock.release()
     }
 }
 
@@ -137,10 +137,10 @@ open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _notificationChangedBlock.letGo()
-        _fetchNotificationChangesCompletionBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _notificationChangedBlock.release()
+        _fetchNotificationChangesCompletionBlock.release()
     }
 }
 
@@ -172,8 +172,8 @@ open class CKMarkNotificationsReadOperation: CKOperation, @unchecked Sendable {
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _markNotificationsReadCompletionBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _markNotificationsReadCompletionBlock.release()
     }
 }

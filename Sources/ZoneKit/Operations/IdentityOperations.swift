@@ -39,11 +39,11 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _userIdentityDiscoveredBlock.letGo()
-        _discoverUserIdentitiesCompletionBlock.letGo()
-        _discoverUserIdentitiesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _userIdentityDiscoveredBlock.release()
+        _discoverUserIdentitiesCompletionBlock.release()
+        _discoverUserIdentitiesResultBlock.release()
     }
 }
 
@@ -71,11 +71,11 @@ open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendabl
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _userIdentityDiscoveredBlock.letGo()
-        _discoverAllUserIdentitiesCompletionBlock.letGo()
-        _discoverAllUserIdentitiesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _userIdentityDiscoveredBlock.release()
+        _discoverAllUserIdentitiesCompletionBlock.release()
+        _discoverAllUserIdentitiesResultBlock.release()
     }
 }
 
@@ -116,9 +116,9 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _fetchWebAuthTokenCompletionBlock.letGo()
-        _fetchWebAuthTokenResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _fetchWebAuthTokenCompletionBlock.release()
+        _fetchWebAuthTokenResultBlock.release()
     }
 }

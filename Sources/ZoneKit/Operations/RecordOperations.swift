@@ -79,13 +79,13 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         fetchRecordsResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perRecordProgressBlock.letGo()
-        _perRecordCompletionBlock.letGo()
-        _perRecordResultBlock.letGo()
-        _fetchRecordsCompletionBlock.letGo()
-        _fetchRecordsResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perRecordProgressBlock.release()
+        _perRecordCompletionBlock.release()
+        _perRecordResultBlock.release()
+        _fetchRecordsCompletionBlock.release()
+        _fetchRecordsResultBlock.release()
     }
 }
 
@@ -177,12 +177,12 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
         )
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _recordFetchedBlock.letGo()
-        _recordMatchedBlock.letGo()
-        _queryCompletionBlock.letGo()
-        _queryResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _recordFetchedBlock.release()
+        _recordMatchedBlock.release()
+        _queryCompletionBlock.release()
+        _queryResultBlock.release()
     }
 }
 
@@ -254,7 +254,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         do {
             try requireNotCancelled()
             let database = resolvedDatabase
-            try database.refuseRepeated(recordsToSave ?? [], recordIDsToDelete ?? [])
+            try database.rejectDuplicates(recordsToSave ?? [], recordIDsToDelete ?? [])
             try await database.modify(
                 saving: recordsToSave ?? [],
                 deleting: recordIDsToDelete ?? [],
@@ -304,13 +304,13 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perRecordProgressBlock.letGo()
-        _perRecordCompletionBlock.letGo()
-        _perRecordSaveBlock.letGo()
-        _perRecordDeleteBlock.letGo()
-        _modifyRecordsCompletionBlock.letGo()
-        _modifyRecordsResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perRecordProgressBlock.release()
+        _perRecordCompletionBlock.release()
+        _perRecordSaveBlock.release()
+        _perRecordDeleteBlock.release()
+        _modifyRecordsCompletionBlock.release()
+        _modifyRecordsResultBlock.release()
     }
 }

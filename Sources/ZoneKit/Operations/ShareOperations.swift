@@ -55,12 +55,12 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
         fetchShareMetadataResultBlock?(.success(()))
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perShareMetadataBlock.letGo()
-        _perShareMetadataResultBlock.letGo()
-        _fetchShareMetadataCompletionBlock.letGo()
-        _fetchShareMetadataResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perShareMetadataBlock.release()
+        _perShareMetadataResultBlock.release()
+        _fetchShareMetadataCompletionBlock.release()
+        _fetchShareMetadataResultBlock.release()
     }
 }
 
@@ -111,12 +111,12 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
         acceptSharesResultBlock?(.success(()))
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perShareCompletionBlock.letGo()
-        _perShareResultBlock.letGo()
-        _acceptSharesCompletionBlock.letGo()
-        _acceptSharesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perShareCompletionBlock.release()
+        _perShareResultBlock.release()
+        _acceptSharesCompletionBlock.release()
+        _acceptSharesResultBlock.release()
     }
 }
 
@@ -155,10 +155,10 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
         }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perShareAccessRequestResultBlock.letGo()
-        _shareAccessRequestResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perShareAccessRequestResultBlock.release()
+        _shareAccessRequestResultBlock.release()
     }
 }
 
@@ -219,12 +219,12 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
         fetchShareParticipantsResultBlock?(.success(()))
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _shareParticipantFetchedBlock.letGo()
-        _perShareParticipantResultBlock.letGo()
-        _fetchShareParticipantsCompletionBlock.letGo()
-        _fetchShareParticipantsResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _shareParticipantFetchedBlock.release()
+        _perShareParticipantResultBlock.release()
+        _fetchShareParticipantsCompletionBlock.release()
+        _fetchShareParticipantsResultBlock.release()
     }
 }
 

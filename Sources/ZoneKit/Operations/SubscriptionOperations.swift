@@ -69,12 +69,12 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
         modifySubscriptionsResultBlock?(tally.result)
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perSubscriptionSaveBlock.letGo()
-        _perSubscriptionDeleteBlock.letGo()
-        _modifySubscriptionsCompletionBlock.letGo()
-        _modifySubscriptionsResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perSubscriptionSaveBlock.release()
+        _perSubscriptionDeleteBlock.release()
+        _modifySubscriptionsCompletionBlock.release()
+        _modifySubscriptionsResultBlock.release()
     }
 }
 
@@ -141,10 +141,10 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
         return subscriptionIDs.compactMap { id in results[id].map { (id, $0) } }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perSubscriptionResultBlock.letGo()
-        _fetchSubscriptionCompletionBlock.letGo()
-        _fetchSubscriptionsResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perSubscriptionResultBlock.release()
+        _fetchSubscriptionCompletionBlock.release()
+        _fetchSubscriptionsResultBlock.release()
     }
 }

@@ -68,12 +68,12 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
         modifyRecordZonesResultBlock?(tally.result)
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perRecordZoneSaveBlock.letGo()
-        _perRecordZoneDeleteBlock.letGo()
-        _modifyRecordZonesCompletionBlock.letGo()
-        _modifyRecordZonesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perRecordZoneSaveBlock.release()
+        _perRecordZoneDeleteBlock.release()
+        _modifyRecordZonesCompletionBlock.release()
+        _modifyRecordZonesResultBlock.release()
     }
 }
 
@@ -136,10 +136,10 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         return recordZoneIDs.compactMap { id in results[id].map { (id, $0) } }
     }
 
-    package override func letBlocksGo() {
-        super.letBlocksGo()
-        _perRecordZoneResultBlock.letGo()
-        _fetchRecordZonesCompletionBlock.letGo()
-        _fetchRecordZonesResultBlock.letGo()
+    package override func releaseBlocks() {
+        super.releaseBlocks()
+        _perRecordZoneResultBlock.release()
+        _fetchRecordZonesCompletionBlock.release()
+        _fetchRecordZonesResultBlock.release()
     }
 }

@@ -43,24 +43,24 @@ public actor PublicDatabasePoller {
     }
 
     private let database: CKDatabase
-    private let time: Timekeeper
+    private let time: Scheduler
     private let handle: @Sendable (Event) async -> Void
-    private let turnstile = Turnstile()
-    private var chance: Chance
+    private let deliveryLock = AsyncLock()
+    private var random: RandomGenerator
     private var poll: PublicPoll
     /// The positions delivered to the app so far.
     ///
     /// May be behind the known ones: types are queried concurrently and delivered one after another.
-    private var told: [String: PublicPoll.Mark]
-    private var alarm = 0
-    private var sleeper: Task<Void, Never>?
+    private var deliveredPositions: [String: PublicPoll.Mark]
+    private var timerID = 0
+    private var timerTask: Task<Void, Never>?
     private var work: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
     private var isStopped = false
     private var isStarted = false
     /// For simulated test environments: the news counters at the start of the last poll and at its success.
-    private var newsAsked: UInt64 = 0
-    private var newsSeen: UInt64 = 0
+    private var changesAtPollStart: UInt64 = 0
+    private var changesPolled: UInt64 = 0
     private var hasFailed = false
 
     /// Creates a poller that has not started.
@@ -88,7 +88,7 @@ public actor PublicDatabasePoller {
             settings,
             state,
             time: conditions.time,
-            chance: conditions.chance,
+            random: conditions.random,
             handle: handle
         )
     }
@@ -99,17 +99,17 @@ public actor PublicDatabasePoller {
         _ types: [String],
         _ settings: PublicPoll.Settings,
         _ state: State?,
-        time: Timekeeper,
-        chance: Chance,
+        time: Scheduler,
+        random: RandomGenerator,
         handle: @escaping @Sendable (Event) async -> Void
     ) {
         self.database = database
         self.time = time
-        self.chance = chance
+        self.random = random
         self.handle = handle
-        told = state?.coreMarks ?? [:]
-        poll = PublicPoll(types: types, settings: settings, marks: told)
-        time.surroundings?.join(self)
+        deliveredPositions = state?.coreMarks ?? [:]
+        poll = PublicPoll(types: types, settings: settings, marks: deliveredPositions)
+        time.testEnvironment?.join(self)
     }
 
     /// Polls now, and then regularly.
@@ -126,8 +126,8 @@ public actor PublicDatabasePoller {
     /// Stops the poller permanently.
     public func stop() {
         isStopped = true
-        alarm += 1
-        sleeper?.cancel()
+        timerID += 1
+        timerTask?.cancel()
         work.values.forEach { $0.cancel() }
     }
 
@@ -139,21 +139,21 @@ public actor PublicDatabasePoller {
     }
 
     private func advance(_ event: PublicPoll.Event) -> [PublicPoll.Effect] {
-        isStopped ? [] : poll.handle(event, at: time.now(), using: &chance)
+        isStopped ? [] : poll.handle(event, at: time.now(), using: &random)
     }
 
     private func perform(_ effect: PublicPoll.Effect) {
         switch effect {
-        case .query(let type, let since): inBackground { await $0.walk(type, since) }
+        case .query(let type, let since): inBackground { await $0.queryAllPages(type, since) }
         case .wake(let moment): wake(at: moment)
-        // `walk` handles the other effects.
+        // `queryAllPages` handles the other effects.
         case .nextPage, .apply, .ended, .pollEnded: break
         }
     }
 
     private func inBackground(_ job: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
-        if work.isEmpty, let surroundings = time.surroundings {
-            newsAsked = surroundings.newsCount(ofPublic: true)
+        if work.isEmpty, let testEnvironment = time.testEnvironment {
+            changesAtPollStart = testEnvironment.changeCount(inPublic: true)
             hasFailed = false
         }
         lastTask += 1
@@ -168,7 +168,7 @@ public actor PublicDatabasePoller {
     private func forget(_ id: Int) { work[id] = nil }
 
     /// Queries one record type, page by page.
-    private func walk(_ type: String, _ since: Timestamp?) async {
+    private func queryAllPages(_ type: String, _ since: Timestamp?) async {
         var cursor: CKQueryOperation.Cursor?
         do {
             repeat {
@@ -180,7 +180,7 @@ public actor PublicDatabasePoller {
             let error = CKError(from: error)
             hasFailed = true
             await deliver(.failed(recordType: type, error: error))
-            await perform(advance(.failed(type: type, error.trouble)), [])
+            await perform(advance(.failed(type: type, error.syncFailure)), [])
         }
     }
 
@@ -204,14 +204,14 @@ public actor PublicDatabasePoller {
     }
 
     private func take(_ records: [CKRecord], _ type: String, moreComing: Bool) async {
-        let sightings = records.map { record in
-            PublicPoll.Sighting(
+        let listed = records.map { record in
+            PublicPoll.ListedRecord(
                 recordName: record.recordID.recordName,
                 changeTag: record.recordChangeTag ?? "",
                 modified: Timestamp(record.modificationDate ?? Date(timeIntervalSince1970: 0))
             )
         }
-        let effects = advance(.page(type: type, sightings, moreComing: moreComing))
+        let effects = advance(.page(type: type, listed, moreComing: moreComing))
         await perform(effects, records, poll.marks[type])
     }
 
@@ -223,10 +223,10 @@ public actor PublicDatabasePoller {
             switch effect {
             case .apply(let type, let positions):
                 await deliver(.fetchedRecords(positions.map { records[$0] }))
-                told[type] = mark
-                await deliver(.stateUpdate(State(told)))
+                deliveredPositions[type] = mark
+                await deliver(.stateUpdate(State(deliveredPositions)))
             case .pollEnded:
-                if !hasFailed { newsSeen = newsAsked }
+                if !hasFailed { changesPolled = changesAtPollStart }
                 await deliver(.ended)
             case .nextPage, .ended: break
             case .query, .wake: perform(effect)
@@ -235,33 +235,33 @@ public actor PublicDatabasePoller {
     }
 
     private func deliver(_ event: Event) async {
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        await deliveryLock.enter()
+        defer { deliveryLock.leave() }
         if !isStopped { await time.application { await handle(event) } }
     }
 
-    private func wake(at moment: Moment?) {
-        alarm += 1
-        sleeper?.cancel()
-        sleeper = nil
+    private func wake(at moment: Instant?) {
+        timerID += 1
+        timerTask?.cancel()
+        timerTask = nil
         guard let moment else { return }
-        let (alarm, time) = (alarm, time)
-        sleeper = time.start { [weak self] in
+        let (timerID, time) = (timerID, time)
+        timerTask = time.start { [weak self] in
             guard (try? await time.sleep(moment)) != nil else { return }
-            await self?.rang(alarm)
+            await self?.timerDidFire(timerID)
         }
     }
 
-    private func rang(_ alarm: Int) {
-        if alarm == self.alarm { tell(.timerFired) }
+    private func timerDidFire(_ timerID: Int) {
+        if timerID == self.timerID { tell(.timerFired) }
     }
 }
 
-extension PublicDatabasePoller: Settling {
-    package func unsettled() -> [String] {
-        guard isStarted, !isStopped, let world = time.surroundings else { return [] }
+extension PublicDatabasePoller: PendingWorkReporting {
+    package func pendingWork() -> [String] {
+        guard isStarted, !isStopped, let world = time.testEnvironment else { return [] }
         if !work.isEmpty { return ["The poller of the public database is polling."] }
-        return newsSeen < world.newsCount(ofPublic: true)
+        return changesPolled < world.changeCount(inPublic: true)
             ? ["The poller of the public database has not polled since the last change."] : []
     }
 }

@@ -20,8 +20,8 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     public let predicate: NSPredicate
     private let order: Mutex<[NSSortDescriptor]?>
     /// The condition to send if it cannot be derived from `predicate`, as in a decoded query.
-    private let kept: PredicateForm?
-    private var form: PredicateForm { kept ?? PredicateForm(predicate) }
+    private let knownForm: PredicateConditions?
+    private var form: PredicateConditions { knownForm ?? PredicateConditions(predicate) }
 
     /// Creates a query.
     ///
@@ -29,15 +29,15 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     public init(recordType: CKRecord.RecordType, predicate: NSPredicate) {
         self.recordType = recordType
         self.predicate = predicate
-        kept = nil
+        knownForm = nil
         order = Mutex(nil)
     }
 
     /// Creates a query from filters and sorts, without a predicate text.
     package init(_ query: Query) {
         recordType = query.recordType
-        predicate = .asking(query.filters, in: .default) ?? NSPredicate(value: true)
-        kept = query.filters.isEmpty ? .all : .filters(query.filters)
+        predicate = .matching(query.filters, in: .default) ?? NSPredicate(value: true)
+        knownForm = query.filters.isEmpty ? .all : .filters(query.filters)
         let sorts = query.sorts.map { sort in
             if let place = sort.relativeLocation {
                 CKLocationSortDescriptor(key: sort.field.name, relativeLocation: CLLocation(place))
@@ -57,7 +57,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         {
             self.init(query)
         } else if let type = coder.text("RecordType") {
-            self.init(recordType: type, form: PredicateForm.none)
+            self.init(recordType: type, form: PredicateConditions.none)
         } else {
             return nil
         }
@@ -80,26 +80,26 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     private init(
         recordType: CKRecord.RecordType,
         predicate: NSPredicate = NSPredicate(value: true),
-        form: PredicateForm?
+        form: PredicateConditions?
     ) {
         self.recordType = recordType
         self.predicate = predicate
-        kept = form
+        knownForm = form
         order = Mutex(nil)
     }
 
     /// The order of the results; `nil` for any order.
     public var sortDescriptors: [NSSortDescriptor]? {
-        get { order.withLock { Ordered($0) }.descriptors }
+        get { order.withLock { SortDescriptors($0) }.descriptors }
         set {
-            let value = Ordered(newValue)
+            let value = SortDescriptors(newValue)
             order.withLock { $0 = value.descriptors }
         }
     }
 
     /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
-        let copy = CKQuery(recordType: recordType, predicate: predicate, form: kept)
+        let copy = CKQuery(recordType: recordType, predicate: predicate, form: knownForm)
         copy.sortDescriptors = sortDescriptors
         return copy
     }
@@ -111,9 +111,9 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         case .all: break
         case .none: return nil
         case .filters(let filters):
-            try Self.refuseInfinity(in: filters)
+            try Self.rejectInfinity(in: filters)
             query.filters = filters
-        case .refused(let why): throw CKError(.invalidArguments, why)
+        case .refused(let reason): throw CKError(.invalidArguments, reason)
         }
         for descriptor in sortDescriptors ?? [] {
             guard let name = descriptor.fieldName else {
@@ -128,9 +128,9 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     }
 
     /// Throws if a filter compares a field with infinity or NaN, which JSON cannot represent.
-    private static func refuseInfinity(in filters: [Query.Filter]) throws(CKError) {
+    private static func rejectInfinity(in filters: [Query.Filter]) throws(CKError) {
         for filter in filters {
-            guard let words = filter.values.compactMap(\.unsendableWords).first else { continue }
+            guard let words = filter.values.compactMap(\.unsendableReason).first else { continue }
             throw CKError(
                 .invalidArguments,
                 "The predicate cannot be sent: '\(filter.field.name)' is compared with a \(words)."
@@ -140,7 +140,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
 }
 
 /// Carries sort descriptors, which are immutable, across the lock.
-private struct Ordered: @unchecked Sendable {
+private struct SortDescriptors: @unchecked Sendable {
     let descriptors: [NSSortDescriptor]?
     init(_ descriptors: [NSSortDescriptor]?) { self.descriptors = descriptors }
 }

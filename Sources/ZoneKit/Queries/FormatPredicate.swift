@@ -20,7 +20,7 @@
         ///   - format: The format, such as `"modificationDate > %@"`.
         ///   - arguments: The values of the placeholders.
         public init(format: String, _ arguments: Any...) {
-            self = FormatPredicate(asking: format, arguments)
+            self = FormatPredicate(parsing: format, arguments)
         }
 
         /// Creates a predicate from a format: for `CKQuery`, comparisons of one field each, joined by `AND`.
@@ -32,7 +32,7 @@
         ///   - format: The format, such as `"modificationDate > %@"`.
         ///   - arguments: The values of the placeholders.
         public init(format: String, argumentArray arguments: [Any]?) {
-            self = FormatPredicate(asking: format, arguments ?? [])
+            self = FormatPredicate(parsing: format, arguments ?? [])
         }
     }
 
@@ -47,27 +47,27 @@
 
         private let format: String
         private let arguments: [Any]
-        private let first: Reading
+        private let initialResult: Reading
         /// Whether the format contains `now()`, which is parsed again each time the predicate is sent or evaluated.
-        private let isOfNow: Bool
+        private let usesCurrentDate: Bool
         private let text: String
 
-        init(asking format: String, _ arguments: [Any]) {
+        init(parsing format: String, _ arguments: [Any]) {
             self.format = format
-            first = PredicateParser.parse(format, arguments)
+            initialResult = PredicateParser.parse(format, arguments)
             let tokens = PredicateToken.tokens(of: format) ?? []
-            isOfNow = zip(tokens, tokens.dropFirst()).contains { $0 == .word("now") && $1 == .sign("(") }
-            self.arguments = isOfNow ? arguments : []
-            text = isOfNow ? format : (try? first.get())?.phrase ?? format
+            usesCurrentDate = zip(tokens, tokens.dropFirst()).contains { $0 == .word("now") && $1 == .sign("(") }
+            self.arguments = usesCurrentDate ? arguments : []
+            text = usesCurrentDate ? format : (try? initialResult.get())?.phrase ?? format
             // Not with a value, because the predicate would then equal other predicates of Foundation.
             super.init { _, _ in false }
         }
 
-        private var reading: Reading { isOfNow ? PredicateParser.parse(format, arguments) : first }
+        private var parseResult: Reading { usesCurrentDate ? PredicateParser.parse(format, arguments) : initialResult }
         /// The conditions to send.
-        var form: PredicateForm { PredicateForm(format, reading) }
+        var form: PredicateConditions { PredicateConditions(format, parseResult) }
         /// `nil` if the format cannot be parsed; the predicate then never matches.
-        private var node: PredicateNode? { try? reading.get() }
+        private var node: PredicateNode? { try? parseResult.get() }
 
         override func evaluate(with object: Any?, substitutionVariables bindings: [String: Any]?) -> Bool {
             guard let node else { return false }
@@ -80,7 +80,7 @@
 
         override func isEqual(_ object: Any?) -> Bool {
             guard let other = object as? FormatPredicate else { return false }
-            if isOfNow { return text == other.text && (arguments as NSArray).isEqual(to: other.arguments) }
+            if usesCurrentDate { return text == other.text && (arguments as NSArray).isEqual(to: other.arguments) }
             return node == other.node && (node != nil || text == other.text)
         }
 

@@ -13,12 +13,12 @@ indirect enum PredicateNode: Hashable, Sendable {
     case not(PredicateNode)
 
     /// The conditions to send, or the reason why the predicate cannot be sent.
-    var form: PredicateForm {
+    var form: PredicateConditions {
         switch self {
         case .constant(true): .all
         case .constant(false): .none
         case .filter(let filter): .filters([filter])
-        case .local(let comparison): .refused(comparison.why)
+        case .local(let comparison): .refused(comparison.reason)
         case .and(let parts): parts.reduce(.all) { $0.and($1.form) }
         case .or(let parts) where parts.count == 1: parts[0].form
         case .or: .refused("comparisons can only be joined by AND")
@@ -52,7 +52,7 @@ struct LocalComparison: Hashable, Sendable {
     var ignoresCase = false
     var ignoresDiacritics = false
     /// The reason why the comparison cannot be sent, as part of a sentence.
-    var why: String
+    var reason: String
 
     func holds(for record: some PredicateSubject) -> Bool {
         let value = record.value(of: field)
@@ -60,7 +60,7 @@ struct LocalComparison: Hashable, Sendable {
             return comparison == .notEquals ? value != nil : value == nil
         }
         guard case .string(let wanted) = operand else {
-            return comparison == .equals ? value?.means(operand) == true : value?.means(operand) != true
+            return comparison == .equals ? value?.isEquivalent(operand) == true : value?.isEquivalent(operand) != true
         }
         let texts: [String] =
             switch value {
@@ -124,9 +124,11 @@ extension PredicateNode {
     }
 
     /// Returns the phrase, in parentheses if its precedence is lower than that of the surrounding operator.
-    private func phrase(inside outer: PredicateNode) -> String { bond < outer.bond ? "(\(phrase))" : phrase }
+    private func phrase(inside outer: PredicateNode) -> String {
+        precedence < outer.precedence ? "(\(phrase))" : phrase
+    }
 
-    private var bond: Int {
+    private var precedence: Int {
         switch self {
         case .or: 0
         case .and: 1
@@ -230,7 +232,7 @@ extension FieldValue {
     }
 
     /// Returns whether two values are equal: numbers by value, references by the record they refer to.
-    func means(_ other: FieldValue) -> Bool {
+    func isEquivalent(_ other: FieldValue) -> Bool {
         switch (self, other) {
         case (.reference(let a), .reference(let b)): a.recordName == b.recordName
         case (.string(let a), .reference(let b)), (.reference(let b), .string(let a)): a == b.recordName
@@ -267,20 +269,21 @@ extension Query.Filter {
         if let opposite = comparator.opposite {
             return !Query.Filter(field, opposite, values, distance: distance).holds(for: record)
         }
-        if comparator.looksForTokens { return findsWords(in: record) }
+        if comparator.looksForTokens { return matchesTokens(in: record) }
         guard let value = record.value(of: field), let first = values.first else { return false }
         switch comparator {
-        case .equals: return value.means(first)
+        case .equals: return value.isEquivalent(first)
         case .lessThan, .lessThanOrEquals, .greaterThan, .greaterThanOrEquals: return isInRange(value.order(first))
-        case .in: return values.contains { value.means($0) }
+        case .in: return values.contains { value.isEquivalent($0) }
         case .beginsWith: return first.text.map { value.text?.hasPrefix($0) ?? false } ?? false
         case .near: return isNear(value)
         case .listContains:
             // For a text, `CONTAINS` in memory means a substring search.
             if let text = value.text, let part = first.text { return text.contains(part) }
-            return value.elements.contains { $0.means(first) }
-        case .listContainsAny: return values.contains { wanted in value.elements.contains { $0.means(wanted) } }
-        case .listContainsAll: return values.allSatisfy { wanted in value.elements.contains { $0.means(wanted) } }
+            return value.elements.contains { $0.isEquivalent(first) }
+        case .listContainsAny: return values.contains { wanted in value.elements.contains { $0.isEquivalent(wanted) } }
+        case .listContainsAll:
+            return values.allSatisfy { wanted in value.elements.contains { $0.isEquivalent(wanted) } }
         case .listMemberBeginsWith:
             return value.elements.contains { element in first.text.map { element.text?.hasPrefix($0) ?? false } ?? false
             }
@@ -298,7 +301,7 @@ extension Query.Filter {
         }
     }
 
-    private func findsWords(in record: some PredicateSubject) -> Bool {
+    private func matchesTokens(in record: some PredicateSubject) -> Bool {
         guard let text = values.first?.text else { return false }
         let wanted = FieldValue.words(of: text)
         let there = field == .anySearchable ? record.words : record.value(of: field)?.words ?? []

@@ -93,7 +93,7 @@ enum PredicateToken: Equatable {
 struct PredicateParser {
     /// The reason why a format cannot be parsed or sent.
     struct Refusal: Error {
-        var why: String
+        var reason: String
     }
 
     var tokens: ArraySlice<PredicateToken>
@@ -102,7 +102,7 @@ struct PredicateParser {
     private var depth = 0
 
     /// The maximum depth: more than any real predicate needs, and small enough for a thread's stack.
-    private static let deepest = 64
+    private static let maxDepth = 64
 
     private init(tokens: ArraySlice<PredicateToken>, arguments: ArraySlice<Any>) {
         self.tokens = tokens
@@ -114,10 +114,10 @@ struct PredicateParser {
     /// A failure contains the reason.
     static func parse(_ format: String, _ arguments: [Any]) -> Result<PredicateNode, Refusal> {
         do throws(Refusal) {
-            guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be parsed") }
+            guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(reason: "it cannot be parsed") }
             var parser = PredicateParser(tokens: tokens[...], arguments: arguments[...])
             let node = try parser.disjunction()
-            guard parser.tokens.isEmpty else { throw Refusal(why: "comparisons can only be joined by AND") }
+            guard parser.tokens.isEmpty else { throw Refusal(reason: "comparisons can only be joined by AND") }
             return .success(node)
         } catch {
             return .failure(error)
@@ -147,7 +147,7 @@ struct PredicateParser {
     private mutating func term() throws(Refusal) -> PredicateNode {
         depth += 1
         defer { depth -= 1 }
-        guard depth <= Self.deepest else { throw Refusal(why: "it is nested more than \(Self.deepest) times") }
+        guard depth <= Self.maxDepth else { throw Refusal(reason: "it is nested more than \(Self.maxDepth) times") }
         switch tokens.first {
         case .word("NOT"), .sign("!"):
             tokens.removeFirst()
@@ -155,7 +155,7 @@ struct PredicateParser {
         case .sign("("):
             tokens.removeFirst()
             let node = try disjunction()
-            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a parenthesis is not closed") }
+            guard tokens.popFirst() == .sign(")") else { throw Refusal(reason: "a parenthesis is not closed") }
             return node
         case .word("TRUEPREDICATE"):
             tokens.removeFirst()
@@ -173,17 +173,17 @@ struct PredicateParser {
         switch tokens.first {
         case .word("distanceToLocation:fromLocation:"):
             tokens.removeFirst()
-            return .filter(try nearness())
+            return .filter(try distanceFilter())
         case .word("SELF"), .word("allTokens"):
             tokens.removeFirst()
             return .filter(try words(in: .anySearchable))
-        case .word("ALL") where asksForWords:
+        case .word("ALL") where isTokenSearch:
             tokens.removeFirst()
             return .filter(try words(by: .containsAllTokens))
         case .word("ANY"), .word("SOME"):
-            let asksForWords = asksForWords
+            let isTokenSearch = isTokenSearch
             tokens.removeFirst()
-            return asksForWords ? .filter(try words(by: .containsAnyTokens)) : try membership(of: field())
+            return isTokenSearch ? .filter(try words(by: .containsAnyTokens)) : try membership(of: field())
         case .argument("K"): return try comparison(of: field())
         case .word("now") where tokens.dropFirst().first == .sign("("): return .filter(try comparisonFromValue())
         case .text, .number, .argument: return .filter(try comparisonFromValue())
@@ -211,7 +211,7 @@ struct PredicateParser {
         case .word("BETWEEN"):
             tokens.removeFirst()
             let bounds = try elements("BETWEEN")
-            guard bounds.count == 2 else { throw Refusal(why: "BETWEEN needs an array of two values") }
+            guard bounds.count == 2 else { throw Refusal(reason: "BETWEEN needs an array of two values") }
             return .and([
                 .filter(try filter(field, .greaterThanOrEquals, [bounds[0]])),
                 .filter(try filter(field, .lessThanOrEquals, [bounds[1]])),
@@ -234,7 +234,7 @@ struct PredicateParser {
         _ comparison: LocalComparison.Operator,
         _ comparator: Query.Comparator?
     ) throws(Refusal) -> PredicateNode {
-        guard case .word(let word)? = tokens.popFirst() else { throw Refusal(why: "a comparison is missing") }
+        guard case .word(let word)? = tokens.popFirst() else { throw Refusal(reason: "a comparison is missing") }
         let options = takeOptions()
         let value = try self.value()
         if let comparator, options == nil { return .filter(try filter(field, comparator, [value])) }
@@ -244,7 +244,7 @@ struct PredicateParser {
                 comparison,
                 try operand(value, of: field),
                 options,
-                why: comparator == nil ? "'\(word)' is not a comparison that queries support" : nil
+                reason: comparator == nil ? "'\(word)' is not a comparison that queries support" : nil
             )
         )
     }
@@ -254,19 +254,19 @@ struct PredicateParser {
         let options = takeOptions()
         let isEquation = comparator == .equals || comparator == .notEquals
         let comparison = comparator == .notEquals ? LocalComparison.Operator.notEquals : .equals
-        if isEquation, tokens.first == .word("NULL") || tokens.first == .word("NIL") || isNothing {
+        if isEquation, tokens.first == .word("NULL") || tokens.first == .word("NIL") || isNil {
             _ = try? value()
-            return .local(local(field, comparison, nil, nil, why: "nothing can be compared with nil"))
+            return .local(local(field, comparison, nil, nil, reason: "nothing can be compared with nil"))
         }
         let value = try self.value()
         if isEquation, let options {
-            return .local(local(field, comparison, try operand(value, of: field), options, why: nil))
+            return .local(local(field, comparison, try operand(value, of: field), options, reason: nil))
         }
         return .filter(try filter(field, comparator, [value]))
     }
 
     /// Whether the next value is an `NSNull` argument.
-    private var isNothing: Bool {
+    private var isNil: Bool {
         guard case .argument(let kind)? = tokens.first, kind != "K" else { return false }
         return arguments.first is NSNull
     }
@@ -276,7 +276,7 @@ struct PredicateParser {
         _ comparison: LocalComparison.Operator,
         _ operand: FieldValue?,
         _ options: String?,
-        why: String?
+        reason: String?
     ) -> LocalComparison {
         LocalComparison(
             field: field,
@@ -284,7 +284,7 @@ struct PredicateParser {
             operand: operand,
             ignoresCase: options?.contains("c") ?? false,
             ignoresDiacritics: options?.contains("d") ?? false,
-            why: why ?? "'\(options ?? "")' is supported only in full-text searches"
+            reason: reason ?? "'\(options ?? "")' is supported only in full-text searches"
         )
     }
 
@@ -303,34 +303,34 @@ struct PredicateParser {
     private mutating func membership(of field: Query.Field) throws(Refusal) -> PredicateNode {
         let sign = tokens.popFirst()
         if let options = takeOptions() {
-            throw Refusal(why: "'\(options)' is supported only in full-text searches")
+            throw Refusal(reason: "'\(options)' is supported only in full-text searches")
         }
         switch sign {
         case .sign("="), .sign("=="), .word("CONTAINS"): return .filter(try filter(field, .listContains, [value()]))
         case .word("IN"): return try inclusion(of: field, .listContainsAny)
         case .word("BEGINSWITH"): return .filter(try filter(field, .listMemberBeginsWith, [value()]))
-        default: throw Refusal(why: "ANY supports only =, CONTAINS, IN and BEGINSWITH")
+        default: throw Refusal(reason: "ANY supports only =, CONTAINS, IN and BEGINSWITH")
         }
     }
 
     /// Parses `(field, place) < metres`, with the field and the place in either order.
-    private mutating func nearness() throws(Refusal) -> Query.Filter {
-        guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance needs a field and a location") }
-        let (field, place) = try fieldAndPlace()
-        guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a distance needs a field and a location") }
+    private mutating func distanceFilter() throws(Refusal) -> Query.Filter {
+        guard tokens.popFirst() == .sign("(") else { throw Refusal(reason: "a distance needs a field and a location") }
+        let (field, place) = try fieldAndLocation()
+        guard tokens.popFirst() == .sign(")") else { throw Refusal(reason: "a distance needs a field and a location") }
         switch try comparator() {
         case .lessThan, .lessThanOrEquals: break
-        default: throw Refusal(why: "a distance supports only < and <=")
+        default: throw Refusal(reason: "a distance supports only < and <=")
         }
         guard let metres = try value() as? NSNumber else {
-            throw Refusal(why: "a distance is compared with a number of metres")
+            throw Refusal(reason: "a distance is compared with a number of metres")
         }
         return Query.Filter(field, .near, [.location(place.value)], distance: metres.doubleValue)
     }
 
     /// Parses the field and the place of a distance.
-    private mutating func fieldAndPlace() throws(Refusal) -> (Query.Field, CLLocation) {
-        let mixed = Refusal(why: "a distance needs a field and a CLLocation")
+    private mutating func fieldAndLocation() throws(Refusal) -> (Query.Field, CLLocation) {
+        let mixed = Refusal(reason: "a distance needs a field and a CLLocation")
         if tokens.first == .argument("@") {
             guard let place = try value() as? CLLocation, tokens.popFirst() == .sign(",") else { throw mixed }
             return (try field(), place)
@@ -349,8 +349,8 @@ struct PredicateParser {
         case .sign(">"): return .greaterThan
         case .sign(">="), .sign("=>"): return .greaterThanOrEquals
         case .word(let other), .sign(let other):
-            throw Refusal(why: "'\(other)' is not a comparison that queries support")
-        default: throw Refusal(why: "a comparison is missing")
+            throw Refusal(reason: "'\(other)' is not a comparison that queries support")
+        default: throw Refusal(reason: "a comparison is missing")
         }
     }
 
@@ -370,9 +370,9 @@ extension PredicateParser {
         switch tokens.popFirst() {
         case .word(let name): return Query.Field(named: name, in: nil)
         case .argument("K"):
-            guard let name = arguments.popFirst() as? String else { throw Refusal(why: "%K needs a string") }
+            guard let name = arguments.popFirst() as? String else { throw Refusal(reason: "%K needs a string") }
             return name.lowercased() == "self" ? .anySearchable : Query.Field(named: name, in: nil)
-        default: throw Refusal(why: "each comparison must begin with a field's name")
+        default: throw Refusal(reason: "each comparison must begin with a field's name")
         }
     }
 
@@ -381,22 +381,22 @@ extension PredicateParser {
         case .text(let text): return text
         case .number(let digits):
             if let number = Int64(digits) { return number }
-            guard let number = Double(digits) else { throw Refusal(why: "'\(digits)' is not a number") }
+            guard let number = Double(digits) else { throw Refusal(reason: "'\(digits)' is not a number") }
             return number
         case .argument:
-            guard let argument = arguments.popFirst() else { throw Refusal(why: "an argument is missing") }
+            guard let argument = arguments.popFirst() else { throw Refusal(reason: "an argument is missing") }
             return argument
         case .word("TRUE"), .word("YES"): return Int64(1)
         case .word("FALSE"), .word("NO"): return Int64(0)
-        case .word("NULL"), .word("NIL"): throw Refusal(why: "nothing can be compared with nil")
+        case .word("NULL"), .word("NIL"): throw Refusal(reason: "nothing can be compared with nil")
         case .word("CAST"): return try cast()
         case .word("now"):
             guard tokens.popFirst() == .sign("("), tokens.popFirst() == .sign(")") else {
-                throw Refusal(why: "now() takes no arguments")
+                throw Refusal(reason: "now() takes no arguments")
             }
             return Date()
         case .sign("{"): return try literal()
-        default: throw Refusal(why: "a value is missing")
+        default: throw Refusal(reason: "a value is missing")
         }
     }
 
@@ -405,25 +405,25 @@ extension PredicateParser {
         guard tokens.popFirst() == .sign("("), tokens.first != .word("CAST"), tokens.first != .sign("{"),
             let seconds = try value() as? NSNumber, tokens.popFirst() == .sign(","),
             tokens.popFirst() == .text("NSDate"), tokens.popFirst() == .sign(")")
-        else { throw Refusal(why: "only dates can be cast") }
+        else { throw Refusal(reason: "only dates can be cast") }
         return Date(timeIntervalSinceReferenceDate: seconds.doubleValue)
     }
 
     private mutating func literal() throws(Refusal) -> [Any] {
         var elements: [Any] = []
         while tokens.first != .sign("}") {
-            if tokens.first == .sign("{") { throw Refusal(why: "arrays cannot be nested") }
+            if tokens.first == .sign("{") { throw Refusal(reason: "arrays cannot be nested") }
             elements.append(try value())
             if tokens.first == .sign(",") { tokens.removeFirst() } else { break }
         }
-        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array is not closed") }
+        guard tokens.popFirst() == .sign("}") else { throw Refusal(reason: "an array is not closed") }
         return elements
     }
 
     mutating func elements(_ word: String) throws(Refusal) -> [Any] {
         let value = try self.value()
         if let set = value as? NSSet { return set.allObjects }
-        guard let elements = value as? [Any] else { throw Refusal(why: "\(word) needs an array") }
+        guard let elements = value as? [Any] else { throw Refusal(reason: "\(word) needs an array") }
         return elements
     }
 
@@ -437,7 +437,7 @@ extension PredicateParser {
         var operands: [FieldValue] = []
         for value in values { operands.append(try operand(value, of: field)) }
         if case .system(let system) = field, comparator.valueType(for: system) == nil {
-            throw Refusal(why: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
+            throw Refusal(reason: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
         }
         return Query.Filter(field, comparator, operands)
     }
@@ -449,17 +449,17 @@ extension PredicateParser {
             ?? (value as? CKRecord)?.recordID.recordName
         switch field {
         case .system(.created), .system(.modified):
-            guard let date = value as? Date else { throw Refusal(why: "dates can only be compared with dates") }
+            guard let date = value as? Date else { throw Refusal(reason: "dates can only be compared with dates") }
             return .timestamp(Timestamp(date))
         case .system:
             guard let name = named ?? value as? String else {
-                throw Refusal(why: "records and users can only be compared with a CKRecord.ID or a reference")
+                throw Refusal(reason: "records and users can only be compared with a CKRecord.ID or a reference")
             }
             return .string(name)
         case .own, .anySearchable:
             if let named { return .reference(Reference(recordName: named)) }
             guard let operand = FieldValue(value, in: .default), case .scalar(let type) = operand.type, type != .asset
-            else { throw Refusal(why: "'\(field.name)' is compared with a value of an unsupported type") }
+            else { throw Refusal(reason: "'\(field.name)' is compared with a value of an unsupported type") }
             return operand
         }
     }
@@ -471,23 +471,23 @@ extension PredicateParser {
     mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
         let sign = tokens.popFirst()
         guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
-            throw Refusal(why: "a full-text search needs CONTAINS or TOKENMATCHES")
+            throw Refusal(reason: "a full-text search needs CONTAINS or TOKENMATCHES")
         }
         // Full-text searches always ignore case and diacritics.
         _ = takeOptions()
-        guard let text = try value() as? String else { throw Refusal(why: "a full-text search needs a string") }
+        guard let text = try value() as? String else { throw Refusal(reason: "a full-text search needs a string") }
         return Query.Filter(field, .containsAllTokens, [.string(text)])
     }
 
     /// Whether the next tokens are `tokenize(words, 'cdl')`, possibly after `ALL` or `ANY`.
-    var asksForWords: Bool {
+    var isTokenSearch: Bool {
         tokens.dropFirst().prefix(1).contains { $0 == .word("tokenize") || $0 == .word("tokenize:using:") }
     }
 
     /// Parses `tokenize(words, 'cdl') IN allTokens`, the form in which CloudKit prints `self CONTAINS`.
     mutating func words(by comparator: Query.Comparator) throws(Refusal) -> Query.Filter {
         tokens.removeFirst()
-        let mistake = Refusal(why: "a full-text search has the form tokenize(words, 'cdl') IN allTokens")
+        let mistake = Refusal(reason: "a full-text search has the form tokenize(words, 'cdl') IN allTokens")
         guard tokens.popFirst() == .sign("("), let text = try value() as? String, tokens.popFirst() == .sign(","),
             try value() is String, tokens.popFirst() == .sign(")"), tokens.popFirst() == .word("IN")
         else { throw mistake }

@@ -52,7 +52,7 @@
             parent = coder.object(CKReference.self, "ParentReference")?.recordID.recordName ?? parent
             share = coder.object(CKReference.self, "ShareReference")?.recordID.recordName ?? share
             for (key, value) in coder.object(AppleValues.self, "ValueStore")?.values ?? [:] {
-                takeOver(value, for: key)
+                adopt(value, for: key)
             }
         }
 

@@ -89,7 +89,7 @@ extension FieldValue {
     /// Describes why the relay would reject the value, as part of an error message; `nil` if it would not.
     ///
     /// Encrypted values must be checked here, because the relay cannot read them.
-    var unsendableWords: String? {
+    var unsendableReason: String? {
         if !isFinite { return "number that is not finite" }
         return isOnEarth ? nil : "place without \(Location.bounds)"
     }
@@ -97,18 +97,18 @@ extension FieldValue {
     /// Describes why no field can store an app's value, or one of its elements; part of an error message.
     ///
     /// Returns `nil` for all other values.
-    static func wordsAgainst(_ value: Any) -> String? {
+    static func unsupportedReason(_ value: Any) -> String? {
         switch value {
         case is String: nil
-        case let date as Date: wordsAgainst(date)
-        case let place as CLLocation: wordsAgainst(place.timestamp)
+        case let date as Date: unsupportedReason(date)
+        case let place as CLLocation: unsupportedReason(place.timestamp)
         case let number as NSNumber: FieldValue(number) == nil ? "whole number above \(Int64.max)" : nil
-        case let elements as [Any]: elements.lazy.compactMap(wordsAgainst).first
+        case let elements as [Any]: elements.lazy.compactMap(unsupportedReason).first
         default: nil
         }
     }
 
-    private static func wordsAgainst(_ date: Date) -> String? {
+    private static func unsupportedReason(_ date: Date) -> String? {
         Timestamp(exactly: date) == nil ? "date that is not finite, or beyond the range of a field" : nil
     }
 

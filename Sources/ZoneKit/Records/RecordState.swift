@@ -4,11 +4,11 @@ import Wire
 
 /// The source from which a record's assets are downloaded.
 package struct AssetSource: Sendable {
-    package var keeper: AssetKeeper
+    package var assetClient: AssetClient
     package var scope: DatabaseScope
 
-    package init(keeper: AssetKeeper, scope: DatabaseScope) {
-        self.keeper = keeper
+    package init(assetClient: AssetClient, scope: DatabaseScope) {
+        self.assetClient = assetClient
         self.scope = scope
     }
 }
@@ -37,7 +37,7 @@ package struct RecordState: Sendable {
     package private(set) var editCount: UInt64 = 0
     package private(set) var parentEdit: UInt64?
     /// Whether the record is the root of a share that has not been saved.
-    package private(set) var asksForLink = false
+    package private(set) var needsShortGUID = false
     /// Dates with the precision that the app has set; `fields` has a precision of milliseconds.
     private var exactDates: [String: Date] = [:]
     /// Assets that the app has set, by field; fetched assets are only in `fields`.
@@ -61,7 +61,7 @@ package struct RecordState: Sendable {
     /// The zone name of a parent in another zone.
     ///
     /// Saving such a record fails.
-    private(set) var strayParentZone: String?
+    private(set) var foreignParentZone: String?
 
     package init(type: String, id: CKRecord.ID) {
         self.type = type
@@ -103,7 +103,7 @@ package struct RecordState: Sendable {
 
     private func fetchedAssets(_ field: FieldValue, _ key: String) -> [CKAsset] {
         let origin = AssetOrigin(scope: assetSource?.scope ?? .private, record: id.record, field: key)
-        return field.assets.map { CKAsset($0, origin: origin, keeper: assetSource?.keeper) }
+        return field.assets.map { CKAsset($0, origin: origin, assetClient: assetSource?.assetClient) }
     }
 
     // MARK: Changes
@@ -111,7 +111,7 @@ package struct RecordState: Sendable {
     package mutating func set(_ value: Any?, for key: String) {
         unsendable[key] = nil
         refusedNumbers[key] = nil
-        if let value, let words = FieldValue.wordsAgainst(value) {
+        if let value, let words = FieldValue.unsupportedReason(value) {
             unsendable[key] = words
             refusedNumbers[key] = (value as? NSNumber)?.uint64Value
             return
@@ -128,7 +128,7 @@ package struct RecordState: Sendable {
             unsendable[key] = String(describing: Swift.type(of: value))
             return
         }
-        if let words = field.unsendableWords {
+        if let words = field.unsendableReason {
             unsendable[key] = words
             return
         }
@@ -150,7 +150,7 @@ package struct RecordState: Sendable {
     /// Sets a value from an archive.
     ///
     /// It counts as the relay's value and is not sent.
-    mutating func takeOver(_ value: Any, for key: String) {
+    mutating func adopt(_ value: Any, for key: String) {
         set(value, for: key)
         edits[key] = nil
     }
@@ -170,8 +170,8 @@ package struct RecordState: Sendable {
 
     /// Sets the parent, which must be in the record's zone, or removes it.
     mutating func setParent(to target: CKRecord.ID?) {
-        strayParentZone = target.flatMap { isInOwnZone($0) ? nil : $0.zoneID.zoneName }
-        if strayParentZone == nil { setParent(target?.recordName) }
+        foreignParentZone = target.flatMap { isInOwnZone($0) ? nil : $0.zoneID.zoneName }
+        if foreignParentZone == nil { setParent(target?.recordName) }
     }
 
     /// Returns whether a record is in this record's zone.
@@ -192,7 +192,7 @@ package struct RecordState: Sendable {
     /// Sets a new share of this record, which has to be saved together with the record.
     package mutating func beginSharing(_ share: String) {
         self.share = share
-        asksForLink = true
+        needsShortGUID = true
     }
 
     /// Restores the names of the untyped lists from an archive.
@@ -226,7 +226,7 @@ package struct RecordState: Sendable {
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
         ancestor.refusedNumbers = [:]
-        ancestor.strayParentZone = nil
+        ancestor.foreignParentZone = nil
         ancestor.untypedLists = []
         return ancestor
     }
@@ -240,26 +240,26 @@ package struct RecordState: Sendable {
         created = record.created ?? created
         modified = record.modified
         share = record.share
-        asksForLink = false
+        needsShortGUID = false
         let ours = Set(edits.filter { $0.value.number <= sent }.keys)
         edits = edits.filter { $0.value.number > sent }
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
         if secrets != nil || !record.encryptedFields.isEmpty {
-            var kept = secrets ?? SecretFields()
-            kept.edits = kept.edits.filter { $0.value.number > sent }
-            kept.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
-            secrets = kept
+            var archived = secrets ?? SecretFields()
+            archived.edits = archived.edits.filter { $0.value.number > sent }
+            archived.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
+            secrets = archived
         }
         untypedLists = untypedLists.filter { edits[$0] != nil || secrets?.edits[$0] != nil }
         if let parentEdit, parentEdit <= sent { self.parentEdit = nil }
-        takeOver(record, besides: ours)
-        if isWhole { letGo(whatIsNotIn: record) }
+        adopt(record, besides: ours)
+        if isWhole { removeFields(missingIn: record) }
     }
 
     /// Adopts the relay's values of fields without unsaved changes.
     ///
     /// `ours` contains the fields that this save has sent.
-    private mutating func takeOver(_ record: Record, besides ours: Set<String>) {
+    private mutating func adopt(_ record: Record, besides ours: Set<String>) {
         for (key, value) in record.fields where edits[key] == nil && !record.encryptedFields.contains(key) {
             let checksums = [value, fields[key]].map { $0?.assets.map(\.fileChecksum) ?? [] }
             // The relay has another file than the one that was set here.
@@ -269,7 +269,7 @@ package struct RecordState: Sendable {
         }
     }
 
-    private mutating func letGo(whatIsNotIn record: Record) {
+    private mutating func removeFields(missingIn record: Record) {
         for key in fields.keys where record.fields[key] == nil && edits[key] == nil {
             fields[key] = nil
             assets[key] = nil
@@ -288,8 +288,10 @@ extension RecordState {
     package func encode(with coder: NSCoder) {
         encodeSystemFields(with: coder)
         coder.encode(Self.archive(fields), forKey: "Fields")
-        let kept = assets.mapValues { $0.map(KeptAsset.init) }
-        if !kept.isEmpty, let json = try? JSONEncoder().encode(kept) { coder.encode(json as NSData, forKey: "Assets") }
+        let archived = assets.mapValues { $0.map(ArchivedAsset.init) }
+        if !archived.isEmpty, let json = try? JSONEncoder().encode(archived) {
+            coder.encode(json as NSData, forKey: "Assets")
+        }
         if let assetSource { coder.encode(assetSource.archived as NSString, forKey: "AssetSource") }
         if parentEdit != nil { coder.encode(true, forKey: "ParentEdited") }
         if let secrets {
@@ -321,14 +323,14 @@ extension RecordState {
         guard let values = Self.unarchive(data) else { return false }
         fields = values
         if let json = coder.bytes("Assets"),
-            let kept = try? JSONDecoder().decode([String: [KeptAsset]].self, from: Data(json))
+            let archived = try? JSONDecoder().decode([String: [ArchivedAsset]].self, from: Data(json))
         {
-            for (key, kept) in kept { restoreAssets(kept, for: key) }
+            for (key, archived) in archived { restoreAssets(archived, for: key) }
         } else if let json = coder.bytes("AssetFiles"),
             // The older format, which contains only files that the app added.
             let files = try? JSONDecoder().decode([String: [String]].self, from: Data(json))
         {
-            for (key, paths) in files { restoreAssets(paths.map(KeptAsset.init(path:)), for: key) }
+            for (key, paths) in files { restoreAssets(paths.map(ArchivedAsset.init(path:)), for: key) }
         }
         assetSource = coder.text("AssetSource").flatMap(AssetSource.init(archived:))
         if coder.decodeBool(forKey: "ParentEdited") { setParent(parent) }
@@ -342,24 +344,24 @@ extension RecordState {
         return true
     }
 
-    private mutating func restoreAssets(_ kept: [KeptAsset], for key: String) {
+    private mutating func restoreAssets(_ archived: [ArchivedAsset], for key: String) {
         // The stored asset of each field; an unsaved file of the app has none.
         let stored = fields[key]?.assets ?? []
-        let found = kept.enumerated().compactMap { place, kept in
-            kept.asset(stored: stored.indices.contains(place) ? stored[place] : nil)
+        let found = archived.enumerated().compactMap { place, archived in
+            archived.asset(stored: stored.indices.contains(place) ? stored[place] : nil)
         }
         restore(found, for: key)
     }
 
     private mutating func restoreSecrets(_ sealed: [String: FieldValue], from coder: NSCoder) {
-        var kept = SecretFields(sealed: sealed)
+        var archived = SecretFields(sealed: sealed)
         for (name, value) in coder.bytes("SecretFields").flatMap(Self.unarchive) ?? [:] {
-            kept.edits[name] = (value, countEdit())
+            archived.edits[name] = (value, countEdit())
         }
-        for name in Self.names(in: coder.text("ClearedSecrets") ?? "") { kept.edits[name] = (nil, countEdit()) }
+        for name in Self.names(in: coder.text("ClearedSecrets") ?? "") { archived.edits[name] = (nil, countEdit()) }
         // Decrypts the sealed values as soon as the zone's key is available.
-        kept.keyring = coder.text("SecretsContainer").flatMap { ConfiguredRelays.connection(for: $0)?.zoneKeys }
-        secrets = kept
+        archived.keyring = coder.text("SecretsContainer").flatMap { RelayConfiguration.connection(for: $0)?.zoneKeys }
+        secrets = archived
     }
 
     private static func names(in text: String) -> [String] { text.split(separator: "\n").map(String.init) }
@@ -466,7 +468,7 @@ extension RecordState {
 }
 
 /// The archived form of an asset that the app has put into a record.
-private struct KeptAsset: Codable {
+private struct ArchivedAsset: Codable {
     /// The path of the app's own file.
     ///
     /// All other properties belong to fetched assets.
@@ -486,7 +488,7 @@ private struct KeptAsset: Codable {
             path = asset.fileToUpload?.path
             return
         }
-        source = asset.keeper.map { AssetSource(keeper: $0, scope: origin.scope).archived }
+        source = asset.assetClient.map { AssetSource(assetClient: $0, scope: origin.scope).archived }
         scope = origin.scope.pathName
         record = origin.record.recordName
         zone = origin.record.zone.zoneName
@@ -501,21 +503,21 @@ private struct KeptAsset: Codable {
         else { return nil }
         let home = ZoneID(zone, owner: UserID(owner))
         let origin = AssetOrigin(scope: scope, record: RecordID(record, in: home), field: field)
-        return CKAsset(stored, origin: origin, keeper: source.flatMap(AssetSource.init(archived:))?.keeper)
+        return CKAsset(stored, origin: origin, assetClient: source.flatMap(AssetSource.init(archived:))?.assetClient)
     }
 }
 
 extension AssetSource {
     /// The scope and the container, by which any process can find the files of an archived record.
-    fileprivate var archived: String { "\(scope.pathName) \(keeper.connection.container)" }
+    fileprivate var archived: String { "\(scope.pathName) \(assetClient.connection.container)" }
 
     /// Returns `nil` if no relay is configured for the container.
     fileprivate init?(archived text: String) {
         let words = text.split(separator: " ", maxSplits: 1).map(String.init)
         guard words.count == 2, let scope = DatabaseScope(pathName: words[0]),
-            let keeper = ConfiguredRelays.connection(for: words[1])?.caller.assets
+            let assetClient = RelayConfiguration.connection(for: words[1])?.caller.assets
         else { return nil }
-        self.init(keeper: keeper, scope: scope)
+        self.init(assetClient: assetClient, scope: scope)
     }
 }
 

@@ -36,7 +36,7 @@ extension CKContainer {
             fetchingRoots: fetchingRoots,
             rootKeys: rootKeys
         )
-        let metadatas = try await sharedThings("records/resolve", body, count: urls.count)
+        let metadatas = try await shareMetadataEntries("records/resolve", body, count: urls.count)
         return Dictionary(zip(urls, metadatas)) { first, _ in first }
     }
 
@@ -64,19 +64,19 @@ extension CKContainer {
         // keys.
         await privateCloudDatabase.publishKey()
         let body = ClientRequest.shares(metadatas.map(\.shortGUID))
-        let results = try await sharedThings("records/accept", body, count: metadatas.count)
+        let results = try await shareMetadataEntries("records/accept", body, count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }
         let zones = shares.compactMap { try? $0.get().recordID.zoneID.zone }
         let connection = try? privateCloudDatabase.session.connection()
-        for zone in zones { connection?.cameInto(zone) }
+        for zone in zones { connection?.didAcceptShare(zone) }
         await tellOfArrival(zones)
         return Dictionary(zip(metadatas, shares)) { first, _ in first }
     }
 
     /// Reports the new zones to the engines of this device, because the relay sends them no notice.
     private func tellOfArrival(_ zones: [ZoneID]) async {
-        guard !zones.isEmpty, let station = try? privateCloudDatabase.session.connection().notices else { return }
-        await station.changed(Set(zones), in: .shared, by: nil)
+        guard !zones.isEmpty, let multiplexer = try? privateCloudDatabase.session.connection().notices else { return }
+        await multiplexer.changed(Set(zones), in: .shared, by: nil)
     }
 
     /// Asks the owners of shares for access.
@@ -100,17 +100,17 @@ extension CKContainer {
     }
 
     /// Sends a `records/resolve` or `records/accept` request, and returns one result for each share.
-    private func sharedThings(
+    private func shareMetadataEntries(
         _ operation: String,
         _ body: [UInt8],
         count: Int
     ) async throws(CKError) -> [Result<CKShare.Metadata, any Error>] {
         guard count > 0 else { return [] }
-        let connection = try await publicCloudDatabase.connectionKnowingCaller()
+        let connection = try await publicCloudDatabase.connectionResolvingCaller()
         let reader = RecordReader(scope: .public, caller: connection.caller)
         let isWrite = operation == "records/accept"
         let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
-        let entries = try reading { () throws(JSONError) in try ClientResponse.sharedThings(document.root) }
+        let entries = try reading { () throws(JSONError) in try ClientResponse.shareMetadataEntries(document.root) }
         let missing = CKError(.internalError, "The relay's response does not contain this share.")
         return (0..<count).map { place in
             guard place < entries.count else { return .failure(missing) }
@@ -122,7 +122,7 @@ extension CKContainer {
     }
 
     private static func metadata(
-        _ thing: ClientResponse.SharedThing,
+        _ thing: ClientResponse.ShareMetadata,
         _ reader: RecordReader
     ) -> Result<CKShare.Metadata, any Error> {
         var reader = reader
@@ -564,7 +564,7 @@ extension CKContainer {
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value?
     ) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
                 completionHandler(try await body(), nil)
             } catch {
@@ -577,7 +577,7 @@ extension CKContainer {
         _ completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> ApplicationPermissionStatus
     ) {
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             do {
                 completionHandler(try await body(), nil)
             } catch {

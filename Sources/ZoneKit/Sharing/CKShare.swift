@@ -123,7 +123,7 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// invitations, and people who have accepted stay as public users. Removing it removes everyone who joined through
     /// the public link.
     public func effectsOfChangingPublicPermission(to permission: ParticipantPermission) -> [Participant] {
-        sharing.withLock { $0.lost(byChangingTo: permission) }
+        sharing.withLock { $0.participantsRemoved(byChangingTo: permission) }
     }
 
     /// Returns the URL of a participant created by `CKShare.Participant.oneTimeURLParticipant()`.
@@ -133,7 +133,7 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// - Parameter participantID: The ID of the participant.
     /// - Returns: The URL; `nil` before the share has been saved, and after the URL has been used.
     public func oneTimeURL(for participantID: Participant.ID) -> URL? {
-        sharing.withLock { $0.invitation(for: participantID, isForAnybody: true) }
+        sharing.withLock { $0.invitation(for: participantID, isOneTimeLink: true) }
     }
 
     /// Returns a link that identifies an invited participant, whatever address the person signs in with.
@@ -176,7 +176,7 @@ struct ShareState: Sendable {
     var requests = ClientRequest.AccessRequestsWrite()
     /// The relay's version; `nil` before the first save.
     private(set) var known: ClientShare?
-    private(set) var caller: CallerMemory?
+    private(set) var caller: CallerInfo?
 
     /// Creates the state of a new share by the current user.
     init(root: CKRecord?) {
@@ -197,27 +197,27 @@ struct ShareState: Sendable {
     }
 
     /// Creates the state of a share from the relay.
-    init(_ details: ClientShare, caller: CallerMemory?) {
+    init(_ details: ClientShare, caller: CallerInfo?) {
         self.init(root: nil)
-        take(details, caller: caller)
+        apply(details, caller: caller)
     }
 
     /// Adopts the relay's current version.
-    mutating func take(_ details: ClientShare, caller: CallerMemory?) {
+    mutating func apply(_ details: ClientShare, caller: CallerInfo?) {
         let name = caller?.recordName
         known = details
         requests = ClientRequest.AccessRequestsWrite()
         self.caller = caller
         root = nil
         publicPermission = details.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
-        participants = details.participants.map { told in
-            let made = CKShare.Participant(told, callerName: name)
+        participants = details.participants.map { received in
+            let made = CKShare.Participant(received, callerName: name)
             // The program may know them by their number from before the save.
-            return participants.first { $0.isEqual(made) }.map { made.withNumber(of: $0) } ?? made
+            return participants.first { $0.isEqual(made) }.map { made.withID(of: $0) } ?? made
         }
         let ownerWord = CKShare.ParticipantRole.owner.word
-        if let told = details.owner ?? details.participants.first(where: { $0.type == ownerWord }) {
-            owner = known(told, name)
+        if let received = details.owner ?? details.participants.first(where: { $0.type == ownerWord }) {
+            owner = known(received, name)
         }
         if !participants.contains(where: { $0.role == .owner }) { participants.insert(owner, at: 0) }
         let mine = details.currentUser ?? details.participants.first { $0.identity.userRecordName == name }
@@ -225,8 +225,8 @@ struct ShareState: Sendable {
     }
 
     /// Returns the existing object for a participant, or a new one.
-    private func known(_ told: ClientShare.Participant, _ callerName: String?) -> CKShare.Participant {
-        let made = CKShare.Participant(told, callerName: callerName)
+    private func known(_ received: ClientShare.Participant, _ callerName: String?) -> CKShare.Participant {
+        let made = CKShare.Participant(received, callerName: callerName)
         return participants.first { $0.isEqual(made) } ?? made
     }
 
@@ -239,7 +239,7 @@ struct ShareState: Sendable {
     }
 
     func link(title: String?) -> URL? {
-        known?.shortGUID.flatMap { (caller ?? CallerMemory()).link($0, title: title) }
+        known?.shortGUID.flatMap { (caller ?? CallerInfo()).link($0, title: title) }
     }
 
     mutating func add(_ participant: CKShare.Participant) {
@@ -250,17 +250,17 @@ struct ShareState: Sendable {
         }
     }
 
-    /// Returns the link of a participant who has not accepted yet; with `isForAnybody`, only for a participant without an
+    /// Returns the link of a participant who has not accepted yet; with `isOneTimeLink`, only for a participant without an
     /// address.
-    func invitation(for id: CKShare.Participant.ID, isForAnybody: Bool = false) -> URL? {
-        let number = participants.first { $0.isNumbered(id) }?.participantID ?? id
-        let found = known?.participants.first { $0.id == number && ($0.isForAnybody || !isForAnybody) }
+    func invitation(for id: CKShare.Participant.ID, isOneTimeLink: Bool = false) -> URL? {
+        let number = participants.first { $0.hasID(id) }?.participantID ?? id
+        let found = known?.participants.first { $0.id == number && ($0.isOneTimeLink || !isOneTimeLink) }
         // Use the base URL that this client knows, whatever base URL the relay uses.
         guard let address = found?.invitation.flatMap({ URL(string: $0) }) else { return nil }
-        return (caller ?? CallerMemory()).link(address.lastPathComponent, title: nil)
+        return (caller ?? CallerInfo()).link(address.lastPathComponent, title: nil)
     }
 
-    func lost(byChangingTo permission: CKShare.ParticipantPermission) -> [CKShare.Participant] {
+    func participantsRemoved(byChangingTo permission: CKShare.ParticipantPermission) -> [CKShare.Participant] {
         let isOpen = known?.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
         func isClosed(_ permission: CKShare.ParticipantPermission) -> Bool { permission == .none }
         switch (isClosed(isOpen), isClosed(permission)) {
@@ -312,9 +312,9 @@ struct ShareState: Sendable {
         self.init(root: nil)
         guard let now = coder.bytes("Sharing").flatMap({ ClientShare(json: $0) }) else { return }
         let link = coder.text("Link").flatMap { URL(string: $0) }
-        let memory = CallerMemory(links: link?.deletingLastPathComponent())
-        memory.recordName = coder.text("Caller")
-        take(now, caller: memory)
+        let callerInfo = CallerInfo(links: link?.deletingLastPathComponent())
+        callerInfo.recordName = coder.text("Caller")
+        apply(now, caller: callerInfo)
         rootName = coder.text("Root")
         known = coder.bytes("KnownSharing").flatMap { ClientShare(json: $0) }
     }
@@ -363,7 +363,7 @@ extension CKShare {
 
 extension ShareState {
     /// Adopts the relay's version, and then applies the changes that were made on this side since `before`.
-    mutating func rebase(onto details: ClientShare, since before: ShareState, caller: CallerMemory?) {
+    mutating func rebase(onto details: ClientShare, since before: ShareState, caller: CallerInfo?) {
         let newPublic = publicPermission == before.publicPermission ? nil : publicPermission
         let mine = participants.filter { $0.role != .owner }
         let old = before.participants.filter { $0.role != .owner }
@@ -373,7 +373,7 @@ extension ShareState {
             old.first { $0.isEqual(mine) }.map { $0.permission != mine.permission || $0.role != mine.role } ?? true
         }
         let requests = requests.since(before.requests)
-        take(details, caller: caller)
+        apply(details, caller: caller)
         self.requests = requests
         if let newPublic { publicPermission = newPublic }
         for participant in removed { remove(participant) }

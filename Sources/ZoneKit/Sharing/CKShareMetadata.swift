@@ -27,7 +27,7 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
     package let shortGUID: String
 
     package init(
-        _ thing: ClientResponse.SharedThing,
+        _ thing: ClientResponse.ShareMetadata,
         share: CKShare,
         rootRecord: CKRecord?,
         zoneID: CKRecordZone.ID,

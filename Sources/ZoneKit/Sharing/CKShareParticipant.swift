@@ -54,7 +54,7 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     public static func oneTimeURLParticipant() -> Self {
         let participant = Self(inviting: ClientIdentity(), callerName: nil)
         participant.state.withLock { state in
-            state.isForAnybody = true
+            state.isOneTimeLink = true
             // The relay keeps this ID, because the participant of a one-time URL has no other identification.
             state.id = participant.provisionalID
         }
@@ -62,12 +62,12 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     }
 
     /// The same with the number that another had before the relay gave it one.
-    func withNumber(of other: CKShareParticipant) -> CKShareParticipant {
+    func withID(of other: CKShareParticipant) -> CKShareParticipant {
         CKShareParticipant(wire, callerName: callerName, provisionalID: other.provisionalID)
     }
 
     /// Whether this is or was the participant's number.
-    func isNumbered(_ id: ID) -> Bool { participantID == id || provisionalID == id }
+    func hasID(_ id: ID) -> Bool { participantID == id || provisionalID == id }
 
     package var wire: ClientShare.Participant { state.withLock { $0 } }
 
@@ -77,7 +77,7 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     }
 
     /// Whether the participant joined by requesting access.
-    public var isApprovedRequester: Bool { wire.hasAsked }
+    public var isApprovedRequester: Bool { wire.hasRequestedAccess }
 
     /// The identity of the participant.
     public var userIdentity: CKUserIdentity { CKUserIdentity(wire.identity, callerName: callerName) }

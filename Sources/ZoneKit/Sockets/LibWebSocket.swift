@@ -170,7 +170,7 @@
         ///
         /// The library does not know the codes 1012 to 1014 and reports them as 1002. A 1002 is therefore treated as a
         /// close without a code; a preceding `goodbye` frame says when to reconnect.
-        static func peerCloses(_ id: UInt, _ code: UInt16?) { connections[id]?.closeCode = code == 1002 ? nil : code }
+        static func peerClosed(_ id: UInt, _ code: UInt16?) { connections[id]?.closeCode = code == 1002 ? nil : code }
 
         static func failed(_ id: UInt, status: Int) {
             end(id, status >= 200 ? .refused(status: status) : .closed(code: nil))
@@ -200,10 +200,10 @@
 
         private static func write(_ bytes: [UInt8], _ kind: lws_write_protocol, _ handle: OpaquePointer?) -> Bool {
             // The library writes the frame header into the space before the payload.
-            let room = Int(zonecast_lws_pre)
-            var buffer = [UInt8](repeating: 0, count: room) + bytes
+            let prefixSize = Int(zonecast_lws_pre)
+            var buffer = [UInt8](repeating: 0, count: prefixSize) + bytes
             let written = buffer.withUnsafeMutableBufferPointer { buffer in
-                lws_write(handle, buffer.baseAddress.map { $0 + room }, bytes.count, kind)
+                lws_write(handle, buffer.baseAddress.map { $0 + prefixSize }, bytes.count, kind)
             }
             return written >= Int32(clamping: bytes.count)
         }
@@ -244,7 +244,7 @@
         case LWS_CALLBACK_CLIENT_WRITEABLE: return ConnectionTable.write(id, handle) ? 0 : -1
         case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
             let bytes = UnsafeRawBufferPointer(start: input, count: length)
-            ConnectionTable.peerCloses(id, length >= 2 ? UInt16(bytes[0]) << 8 | UInt16(bytes[1]) : nil)
+            ConnectionTable.peerClosed(id, length >= 2 ? UInt16(bytes[0]) << 8 | UInt16(bytes[1]) : nil)
         case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
             ConnectionTable.failed(id, status: Int(lws_http_client_http_response(handle)))
         // CLOSED_CLIENT_HTTP is the only event if a server accepts the connection and never responds. After WSI_DESTROY
@@ -266,13 +266,13 @@
 
         typealias Job = @Sendable () -> Void
 
-        private struct Line {
+        private struct Queue {
             var jobs: [Job] = []
             var hasContext = false
             var hasFailed = false
         }
 
-        private let line = Mutex(Line())
+        private let queue = Mutex(Queue())
 
         private init() {
             let thread = Thread { [self] in loop() }
@@ -283,10 +283,10 @@
         /// Runs `job` on the thread, after all jobs that were added before it.
         func run(_ job: @escaping Job) {
             // The wake-up happens under the lock so that it never refers to a context that is still being created.
-            let runsHere = line.withLock { line in
-                guard !line.hasFailed else { return true }
-                line.jobs.append(job)
-                if line.hasContext { lws_cancel_service(ServiceContext.current) }
+            let runsHere = queue.withLock { queue in
+                guard !queue.hasFailed else { return true }
+                queue.jobs.append(job)
+                if queue.hasContext { lws_cancel_service(ServiceContext.current) }
                 return false
             }
             // Without a context every connection fails; the job reports that.
@@ -295,16 +295,16 @@
 
         /// Must be called on the thread: by its loop, and by the library after a wake-up.
         func runJobs() {
-            let jobs = line.withLock { line in
-                defer { line.jobs = [] }
-                return line.jobs
+            let jobs = queue.withLock { queue in
+                defer { queue.jobs = [] }
+                return queue.jobs
             }
             jobs.forEach { $0() }
         }
 
         private func loop() {
             let isThere = ServiceContext.create()
-            line.withLock {
+            queue.withLock {
                 $0.hasContext = isThere
                 $0.hasFailed = !isThere
             }

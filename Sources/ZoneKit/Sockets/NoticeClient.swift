@@ -4,7 +4,7 @@ package import Wire
 
 /// A notice connection to a relay, kept open for as long as `run()` runs.
 ///
-/// `NoticeLine` makes the decisions; this actor performs the I/O and the timers. Events are delivered one at a time, in
+/// `NoticeConnectionState` makes the decisions; this actor performs the I/O and the timers. Events are delivered one at a time, in
 /// order.
 package actor NoticeClient {
     package enum Event: Sendable {
@@ -32,19 +32,19 @@ package actor NoticeClient {
 
     private let address: SocketAddress
     private let connector: any SocketConnector
-    private let time: Timekeeper
+    private let time: Scheduler
     private let hello: @Sendable () async -> NoticeHello
     private let deliver: @Sendable (Event) async -> Void
     private let inputs: AsyncStream<Input>
     private let input: AsyncStream<Input>.Continuation
 
-    private var line = NoticeLine()
-    private var random: Chance
+    private var connectionState = NoticeConnectionState()
+    private var random: RandomGenerator
     private var socket: (any Socket)?
     /// Number of the current connection, to ignore late events of earlier ones.
     private var attempt = 0
-    private var alarm = 0
-    private var sleeper: Task<Void, Never>?
+    private var timerID = 0
+    private var timerTask: Task<Void, Never>?
     private var ready: NoticeReady?
 
     /// Creates a client that is not running yet.
@@ -53,8 +53,8 @@ package actor NoticeClient {
     package init(
         address: SocketAddress,
         connector: any SocketConnector,
-        time: Timekeeper = .system,
-        random: Chance = .system,
+        time: Scheduler = .system,
+        random: RandomGenerator = .system,
         hello: @escaping @Sendable () async -> NoticeHello,
         deliver: @escaping @Sendable (Event) async -> Void
     ) {
@@ -73,7 +73,7 @@ package actor NoticeClient {
     package func run() async {
         await withTaskCancellationHandler {
             await perform(.started)
-            for await next in inputs { await take(next) }
+            for await next in inputs { await handle(next) }
         } onCancel: {
             input.finish()
         }
@@ -93,33 +93,33 @@ package actor NoticeClient {
     /// Reports the result of a request, from which a waiting client concludes whether the relay is reachable.
     package nonisolated func requestEnded(wasAnswered: Bool) { input.yield(.requestEnded(wasAnswered: wasAnswered)) }
 
-    private func take(_ next: Input) async {
+    private func handle(_ next: Input) async {
         switch next {
         case .socket(let attempt, let event):
-            if attempt == self.attempt { await take(event) }
-        case .timer(let alarm):
-            if alarm == self.alarm { await perform(.timerFired) }
+            if attempt == self.attempt { await handle(event) }
+        case .timer(let timerID):
+            if timerID == self.timerID { await perform(.timerFired) }
         case .credentialsChanged: await perform(.credentialsChanged)
         case .networkReturned: await perform(.networkReturned)
         case .requestEnded(let wasAnswered): await perform(wasAnswered ? .requestAnswered : .requestUnanswered)
         }
     }
 
-    private func take(_ event: SocketEvent) async {
+    private func handle(_ event: SocketEvent) async {
         switch event {
         case .opened: await perform(.opened)
-        case .pong: await perform(.heard)
+        case .pong: await perform(.dataReceived)
         case .text(let bytes):
-            await perform(.heard)
+            await perform(.dataReceived)
             // An unreadable frame belongs to a later protocol or is corrupt. Change tokens recover what it would have
             // reported.
-            if let frame = try? ServerFrame(decoding: bytes) { await take(frame) }
+            if let frame = try? ServerFrame(decoding: bytes) { await handle(frame) }
         case .closed(let code): await perform(.closed(code: code))
         case .refused(let status): await perform(.refused(status: status))
         }
     }
 
-    private func take(_ frame: ServerFrame) async {
+    private func handle(_ frame: ServerFrame) async {
         switch frame {
         case .ready(let ready):
             self.ready = ready
@@ -133,8 +133,8 @@ package actor NoticeClient {
         }
     }
 
-    private func perform(_ event: NoticeLine.Event) async {
-        for effect in line.handle(event, at: time.now(), using: &random) {
+    private func perform(_ event: NoticeConnectionState.Event) async {
+        for effect in connectionState.handle(event, at: time.now(), using: &random) {
             switch effect {
             case .connect: connect()
             case .sendHello: await sendHello()
@@ -171,15 +171,15 @@ package actor NoticeClient {
         socket?.send(text: ClientFrame.hello(hello).encoded)
     }
 
-    private func wake(at moment: Moment?) {
-        alarm += 1
-        sleeper?.cancel()
-        sleeper = nil
+    private func wake(at moment: Instant?) {
+        timerID += 1
+        timerTask?.cancel()
+        timerTask = nil
         guard let moment else { return }
-        let (alarm, time, input) = (alarm, time, input)
-        sleeper = time.start {
+        let (timerID, time, input) = (timerID, time, input)
+        timerTask = time.start {
             guard (try? await time.sleep(moment)) != nil else { return }
-            input.yield(.timer(alarm))
+            input.yield(.timer(timerID))
         }
     }
 }

@@ -82,7 +82,8 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     open override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKSubscription else { return false }
         return subscriptionID == other.subscriptionID && subscriptionType == other.subscriptionType
-            && kind == other.kind && heededType == other.heededType && notificationInfo == other.notificationInfo
+            && kind == other.kind && observedRecordType == other.observedRecordType
+            && notificationInfo == other.notificationInfo
     }
 
     /// A hash that is consistent with `isEqual(_:)`.
@@ -95,14 +96,14 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     package var refusal: CKError? { nil }
 
     /// The record type that a database or zone subscription is interested in.
-    package var heededType: CKRecord.RecordType? { nil }
+    package var observedRecordType: CKRecord.RecordType? { nil }
 
     /// The subscription as a value of the lower modules.
     package final var subscription: Subscription {
         Subscription(
             id: subscriptionID,
             kind: kind,
-            recordType: heededType,
+            recordType: observedRecordType,
             notificationInfo: notificationInfo?.json
         )
     }
@@ -160,7 +161,7 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
         return copy
     }
 
-    package override var heededType: CKRecord.RecordType? { recordType }
+    package override var observedRecordType: CKRecord.RecordType? { recordType }
 }
 
 /// A subscription to one zone of a private or shared database.
@@ -204,7 +205,7 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
     }
 
     package override var kind: Subscription.Kind { .zone(zoneID.zone) }
-    package override var heededType: CKRecord.RecordType? { recordType }
+    package override var observedRecordType: CKRecord.RecordType? { recordType }
 }
 
 /// A subscription to records that match a query, in any database.
@@ -247,7 +248,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     /// The query in the relay's JSON format; `nil` if the relay does not support the predicate.
     private let query: [UInt8]?
     /// The reason why the relay does not support it, as a sentence.
-    private let whyNot: String?
+    private let refusalReason: String?
 
     /// Creates a subscription to records of a type.
     ///
@@ -271,10 +272,11 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         self.querySubscriptionOptions = querySubscriptionOptions
         do {
             query = try CKQuery(recordType: recordType, predicate: predicate).query().map { ClientRequest.encode($0) }
-            whyNot = query == nil ? "The predicate matches no record, so no notification would ever be sent." : nil
+            refusalReason =
+                query == nil ? "The predicate matches no record, so no notification would ever be sent." : nil
         } catch {
             query = nil
-            whyNot = error.localizedDescription
+            refusalReason = error.localizedDescription
         }
         super.init(subscriptionID: subscriptionID, type: .query)
     }
@@ -294,7 +296,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
             rawValue: UInt(query.firesOn.rawValue) | (query.firesOnce ? Options.firesOnce.rawValue : 0)
         )
         self.query = query.json
-        whyNot = nil
+        refusalReason = nil
         self.zoneID = zoneID
         super.init(subscriptionID: subscriptionID, type: .query)
     }
@@ -304,7 +306,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         predicate = other.predicate
         querySubscriptionOptions = other.querySubscriptionOptions
         query = other.query
-        whyNot = other.whyNot
+        refusalReason = other.refusalReason
         zoneID = other.zoneID
         super.init(
             subscriptionID: other.subscriptionID,
@@ -321,7 +323,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         predicate = Self.predicate(of: query, in: zoneID, caller: nil)
         querySubscriptionOptions = Options(rawValue: UInt(coder.number("Options")))
         self.query = query.isEmpty ? nil : query
-        whyNot = coder.text("Refusal")
+        refusalReason = coder.text("Refusal")
         self.zoneID = zoneID
         super.init(coder: coder)
     }
@@ -331,8 +333,8 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         guard let json = try? JSONDocument(parsing: query, limits: .response),
             let read = try? QueryCodec.read(json.root, schema: Schema())
         else { return NSPredicate(value: true) }
-        let filters = caller.map { name in read.filters.map { $0.withoutName(of: name) } } ?? read.filters
-        return .asking(filters, in: zoneID ?? .default) ?? NSPredicate(value: true)
+        let filters = caller.map { name in read.filters.map { $0.replacingName(of: name) } } ?? read.filters
+        return .matching(filters, in: zoneID ?? .default) ?? NSPredicate(value: true)
     }
 
     /// Encodes the ID, the query, the zone and the notification info.
@@ -342,13 +344,13 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         coder.encode(Data(query ?? []) as NSData, forKey: "Query")
         coder.encode(Int(querySubscriptionOptions.rawValue), forKey: "Options")
         if let zoneID { coder.encode(zoneID, forKey: "ZoneID") }
-        if let whyNot { coder.encode(whyNot as NSString, forKey: "Refusal") }
+        if let refusalReason { coder.encode(refusalReason as NSString, forKey: "Refusal") }
     }
 
     /// Returns an independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any { CKQuerySubscription(copying: self) }
 
-    package override var refusal: CKError? { whyNot.map { CKError(.invalidArguments, $0) } }
+    package override var refusal: CKError? { refusalReason.map { CKError(.invalidArguments, $0) } }
 
     package override var kind: Subscription.Kind {
         .query(

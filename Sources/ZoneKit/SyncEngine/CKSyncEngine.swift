@@ -42,25 +42,25 @@ public final class CKSyncEngine: Sendable {
     /// Creates an engine with a given link and given sources of time and randomness.
     package convenience init(
         _ configuration: Configuration,
-        link: any Link<CKRecord, CKRecordZone>,
+        link: any CloudDatabase<CKRecord, CKRecordZone>,
         conditions: SyncConditions
     ) {
         self.init(configuration, state: Self.state(for: configuration), link: link, conditions: conditions)
     }
 
     private static func state(for configuration: Configuration) -> State {
-        let post = State.Post(
+        let engineIdentity = State.EngineIdentity(
             delegate: ObjectIdentifier(configuration.delegate),
             session: configuration.database.session.identity,
             scope: configuration.database.databaseScope
         )
-        return State(configuration.stateSerialization, for: post)
+        return State(configuration.stateSerialization, for: engineIdentity)
     }
 
     private init(
         _ configuration: Configuration,
         state: State,
-        link: any Link<CKRecord, CKRecordZone>,
+        link: any CloudDatabase<CKRecord, CKRecordZone>,
         conditions: SyncConditions
     ) {
         database = configuration.database
@@ -71,7 +71,7 @@ public final class CKSyncEngine: Sendable {
         state.onChange { [weak driver] in
             time.start { [weak driver] in await driver?.stateChanged() }
         }
-        time.surroundings?.join(driver)
+        time.testEnvironment?.join(driver)
         time.start { [weak self] in
             guard let self else { return }
             await driver.start(for: self)
@@ -230,8 +230,8 @@ extension CKSyncEngineDelegate {
 
 /// The dependencies of an engine besides its link.
 package struct SyncConditions: Sendable {
-    package var time = Timekeeper.system
-    package var chance = Chance.system
+    package var time = Scheduler.system
+    package var random = RandomGenerator.system
     /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings.engine
@@ -443,18 +443,18 @@ extension CKRecord {
         state.withLock { state in
             let secret = (state.secrets?.edits ?? [:]).values.reduce(0) { size, edit in
                 // The value is sealed and base64-encoded, with its JSON inside.
-                size + 200 + (edit.value?.sizeOnTheWire ?? 0) * 4 / 3
+                size + 200 + (edit.value?.encodedSize ?? 0) * 4 / 3
             }
             return secret
                 + state.edits.keys.reduce(200 + state.id.recordName.utf8.count) { size, name in
-                    size + name.utf8.count + 40 + (state.fields[name]?.sizeOnTheWire ?? 0)
+                    size + name.utf8.count + 40 + (state.fields[name]?.encodedSize ?? 0)
                 }
         }
     }
 }
 
 extension FieldValue {
-    fileprivate var sizeOnTheWire: Int {
+    fileprivate var encodedSize: Int {
         switch self {
         // An escaped character can take six bytes, but almost no text consists of such characters.
         case .string(let text): text.utf8.count + text.utf8.count / 8
@@ -463,7 +463,7 @@ extension FieldValue {
         case .reference(let reference): reference.recordName.utf8.count + 120
         case .location: 240
         case .asset: 400
-        case .list(_, let elements): elements.reduce(0) { $0 + $1.sizeOnTheWire + 1 }
+        case .list(_, let elements): elements.reduce(0) { $0 + $1.encodedSize + 1 }
         }
     }
 }

@@ -51,7 +51,7 @@ extension CKSyncEngine {
             var outbox = Outbox()
             var zones = PendingZones()
             /// Changes that the relay has answered, but whose event the delegate has not received yet.
-            var untold = UntoldChanges()
+            var unreported = UnreportedChanges()
             var isUntracked = false
             var feed = FeedState()
             /// The end of the delay that the relay requested, by the wall clock.
@@ -69,7 +69,7 @@ extension CKSyncEngine {
             /// The record names seen so far in zones that are being listed from their beginning.
             var listings: [ZoneID: Set<String>] = [:]
             /// Saved records that a listing may leave out.
-            var unheard = UnheardSaves()
+            var unheard = UnlistedRecords()
             /// Whether this is a shared database, where the owners decide what the user sees.
             var isShared = false
             /// Zones with values that could not be decrypted when the app received them.
@@ -81,7 +81,7 @@ extension CKSyncEngine {
             var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
 
             /// Returns the remaining delay in seconds, at most the original delay.
-            func hold(at now: Date) -> TimeInterval {
+            func remainingDelay(at now: Date) -> TimeInterval {
                 guard let heldUntil, let heldFor else { return 0 }
                 return min(heldUntil.timeIntervalSince(now), heldFor)
             }
@@ -90,24 +90,24 @@ extension CKSyncEngine {
         /// Identifies what an engine synchronizes.
         ///
         /// A later engine with the same values replaces an earlier one.
-        struct Post: Hashable, Sendable {
+        struct EngineIdentity: Hashable, Sendable {
             var delegate: ObjectIdentifier
             var session: RelaySession.Identity
             var scope: CKDatabase.Scope
         }
 
         /// The state of the engine whose event is being delivered by the current task.
-        @TaskLocal static var beingTold: State?
+        @TaskLocal static var stateBeingDelivered: State?
 
         private let contents: Mutex<Contents>
         private let listener = Mutex<(@Sendable () -> Void)?>(nil)
-        private let post: Post
+        private let engineIdentity: EngineIdentity
 
-        init(_ serialization: Serialization?, for post: Post) {
+        init(_ serialization: Serialization?, for engineIdentity: EngineIdentity) {
             var kept = serialization?.contents ?? Contents()
-            kept.isShared = post.scope == .shared
+            kept.isShared = engineIdentity.scope == .shared
             contents = Mutex(kept)
-            self.post = post
+            self.engineIdentity = engineIdentity
         }
 
         /// The pending record changes, in the order in which they are sent.
@@ -157,7 +157,7 @@ extension CKSyncEngine {
                 let before = contents.outbox.count
                 for pending in pendingRecordZoneChanges {
                     contents.outbox.remove(pending.operation, pending.recordID.record)
-                    contents.forgetSettled(pending.recordID.record)
+                    contents.releaseRecordID(pending.recordID.record)
                 }
                 return contents.outbox.count != before
             }
@@ -208,7 +208,9 @@ extension CKSyncEngine {
             if isNews { listener.withLock { $0 }?() }
             // A delegate that has created a new engine during an event may add its changes to the new one. The engine
             // that delivers the event needs them too, or it would send records without their zone.
-            if let told = Self.beingTold, told !== self, told.post == post { told.change(body) }
+            if let told = Self.stateBeingDelivered, told !== self, told.engineIdentity == engineIdentity {
+                told.change(body)
+            }
         }
     }
 }
@@ -219,30 +221,30 @@ extension CKSyncEngine.State.Contents {
     /// Removes a change that the relay has answered finally.
     ///
     /// `version` is the version that was sent.
-    mutating func settled(_ id: RecordID, version: UInt64) {
+    mutating func confirmed(_ id: RecordID, version: UInt64) {
         let entry = outbox[id]
-        outbox.settled(id, version: version)
-        if let entry, outbox[id] == nil { untold.records.append((id, entry.operation)) }
-        forgetSettled(id)
+        outbox.confirmed(id, version: version)
+        if let entry, outbox[id] == nil { unreported.records.append((id, entry.operation)) }
+        releaseRecordID(id)
     }
 
     /// Removes the change of a zone that the relay has answered finally.
-    mutating func settled(_ zoneID: CKRecordZone.ID, version: UInt64) {
-        untold.zones += zones.settled(zoneID, version: version)
+    mutating func confirmed(_ zoneID: CKRecordZone.ID, version: UInt64) {
+        unreported.zones += zones.confirmed(zoneID, version: version)
     }
 
     /// Removes pending deletions in zones that no longer exist.
     ///
     /// The app decides about pending saves. A new zone with the same name may have records with the same names, which
     /// this device has not deleted.
-    mutating func noteGone(_ gone: [ZoneID]) {
+    mutating func zonesRemoved(_ gone: [ZoneID]) {
         for entry in outbox.pending where entry.operation == .delete && gone.contains(entry.id.zone) {
             outbox.remove(.delete, entry.id)
-            forgetSettled(entry.id)
+            releaseRecordID(entry.id)
         }
     }
 
-    fileprivate mutating func forgetSettled(_ id: RecordID) {
+    fileprivate mutating func releaseRecordID(_ id: RecordID) {
         if outbox[id] == nil { recordIDs[id] = nil }
     }
 }
@@ -254,7 +256,7 @@ struct PendingZones: Sendable {
 
     var isEmpty: Bool { entries.isEmpty }
     var pending: [CKSyncEngine.PendingDatabaseChange] { entries.map(\.change) }
-    /// The changes with the versions to pass to `settled(_:version:)`.
+    /// The changes with the versions to pass to `confirmed(_:version:)`.
     var versioned: [(change: CKSyncEngine.PendingDatabaseChange, version: UInt64)] { entries }
 
     mutating func add(_ change: CKSyncEngine.PendingDatabaseChange) {
@@ -274,7 +276,7 @@ struct PendingZones: Sendable {
     }
 
     /// Removes the entries up to a version, and returns them.
-    mutating func settled(
+    mutating func confirmed(
         _ zoneID: CKRecordZone.ID,
         version: UInt64
     ) -> [CKSyncEngine.PendingDatabaseChange] {
@@ -288,7 +290,7 @@ struct PendingZones: Sendable {
 ///
 /// A saved state still contains them as pending. If the app is killed at that point, the next engine sends them again
 /// and reports the result. Otherwise a refusal would never be reported.
-struct UntoldChanges: Sendable {
+struct UnreportedChanges: Sendable {
     var records: [(id: RecordID, operation: Outbox.Operation)] = []
     var zones: [CKSyncEngine.PendingDatabaseChange] = []
 }
@@ -360,14 +362,14 @@ extension CKSyncEngine.State.Serialization {
         zones = contents.feed.zoneTokens.map { Zone($0.key, token: $0.value) }
         unfetched = contents.feed.unfetched.map { Zone($0) }
         // If a zone also has a pending change, that change comes later and therefore replaces this one.
-        let zoneChanges = (contents.untold.zones + contents.zones.pending).map { pending in
+        let zoneChanges = (contents.unreported.zones + contents.zones.pending).map { pending in
             switch pending {
             case .saveZone(let zone): Change(operation: .save, zone: Zone(zone.zoneID.zone))
             case .deleteZone(let id): Change(operation: .delete, zone: Zone(id.zone))
             }
         }
         let pending = contents.outbox.pending.map { (id: $0.id, operation: $0.operation) }
-        let records = contents.untold.records + pending
+        let records = contents.unreported.records + pending
         let recordChanges = records.map { id, operation in
             Change(operation: operation, record: id.recordName, zone: Zone(id.zone))
         }
@@ -408,7 +410,7 @@ extension CKSyncEngine.State.Serialization {
         contents.heldUntil = heldUntil
         contents.heldFor = heldFor
         contents.user = user
-        contents.unheard = UnheardSaves(
+        contents.unheard = UnlistedRecords(
             Dictionary((unheard ?? []).map { ($0.zone.zone, $0.records) }, uniquingKeysWith: { $1 })
         )
         contents.unreadable = Set((unreadable ?? []).map(\.zone))
@@ -428,11 +430,11 @@ extension CKSyncEngine.State.Serialization {
 /// before the first fetch; otherwise an app that writes first would not learn of deletions by another device. For zones
 /// of other users it remembers all delivered records, because such a zone is listed again whenever the user gains or
 /// loses access to a part of it, and no other event reports the records that were lost.
-struct UnheardSaves: Sendable {
+struct UnlistedRecords: Sendable {
     /// Limits the state of an app that only sends; deletions of records saved after this limit are not reported.
-    private static let mostNames = 50_000
+    private static let maxOwnRecords = 50_000
     /// Limits the state of a shared database, since the state is delivered with every change.
-    private static let mostShared = 10_000
+    private static let maxSharedRecords = 10_000
 
     private(set) var types: [ZoneID: [String: String]] = [:]
     private(set) var count = 0
@@ -443,7 +445,7 @@ struct UnheardSaves: Sendable {
     }
 
     mutating func saved(_ record: RecordID, type: String, isShared: Bool = false) {
-        guard count < (isShared ? Self.mostShared : Self.mostNames) else { return }
+        guard count < (isShared ? Self.maxSharedRecords : Self.maxOwnRecords) else { return }
         let known = types[record.zone, default: [:]].updateValue(type, forKey: record.recordName)
         if known == nil { count += 1 }
     }
@@ -473,7 +475,7 @@ extension CKSyncEngine.State.Contents {
     /// Adds the results of a send, for running and future listings.
     ///
     /// Skips the default zone: no feed contains it, so it would appear to be deleted.
-    mutating func noteSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
+    mutating func changesSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
         for record in sent.savedRecords {
             let id = record.recordID.record
             if id.zone.isDefault { continue }
@@ -491,7 +493,7 @@ extension CKSyncEngine.State.Contents {
     }
 
     /// Adds the contents of a page.
-    mutating func noteTold(_ page: ZonePage<CKRecord>, of zone: ZoneID) {
+    mutating func pageDelivered(_ page: ZonePage<CKRecord>, of zone: ZoneID) {
         if listings[zone] != nil {
             listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
             listings[zone]?.subtract(page.deleted.map(\.id.recordName))
@@ -506,7 +508,7 @@ extension CKSyncEngine.State.Contents {
     /// Called when a zone has been fetched completely or does not exist.
     ///
     /// `listed` contains its records if it was listed.
-    mutating func noteListed(_ zone: ZoneID, _ listed: Set<String>?) {
+    mutating func zoneListed(_ zone: ZoneID, _ listed: Set<String>?) {
         listings[zone] = nil
         guard isShared, let listed else { return unheard.forget(zone) }
         // The relay will refuse pending changes of missing records, and the app decides about them.
@@ -515,16 +517,16 @@ extension CKSyncEngine.State.Contents {
     }
 
     /// Adds zones that the relay has created or that already existed.
-    mutating func noteMade(_ zones: [CKRecordZone]) {
+    mutating func zonesCreated(_ zones: [CKRecordZone]) {
         for zone in zones.map(\.zoneID.zone) where !zone.isDefault {
             feed.wrote(zone)
-            feed.madeAnew(zone)
+            feed.zoneCreated(zone)
             if feed.zoneTokens[zone] == nil { unheard.made(zone) }
         }
     }
 
     /// Removes zones that this device has deleted; a later zone of the same name is unknown.
-    mutating func noteEnded(_ zones: [CKRecordZone.ID]) {
+    mutating func zonesDeleted(_ zones: [CKRecordZone.ID]) {
         for zone in zones.map(\.zone) {
             feed.lost(zone)
             unheard.forget(zone)

@@ -3,16 +3,16 @@ package import Records
 package import SyncCore
 
 /// Accesses a database through the SDK's own calls.
-package struct DatabaseLink: Link {
+package struct DatabaseLink: CloudDatabase {
     let database: CKDatabase
     /// Returns whether the app received values of a zone that could not be decrypted at the time.
-    private let owesValues: @Sendable (ZoneID) -> Bool
+    private let hasUnreadableValues: @Sendable (ZoneID) -> Bool
 
-    package init(database: CKDatabase, owesValues: @escaping @Sendable (ZoneID) -> Bool = { _ in false }) {
+    package init(database: CKDatabase, hasUnreadableValues: @escaping @Sendable (ZoneID) -> Bool = { _ in false }) {
         var settings = database.settings
         settings.isRepeated = true
         self.database = database.configured(settings)
-        self.owesValues = owesValues
+        self.hasUnreadableValues = hasUnreadableValues
     }
 
     package func databaseChanges(since token: SyncToken?) async throws -> DatabasePage {
@@ -26,19 +26,19 @@ package struct DatabaseLink: Link {
     }
 
     package func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
-        let token = token == .fromTheStart ? nil : token
-        let owesValues = owesValues(zone)
+        let token = token == .feedStart ? nil : token
+        let hasUnreadableValues = hasUnreadableValues(zone)
         let page = try await database.zoneChangesPage(
             in: CKRecordZone.ID(zone),
             since: token.map { CKServerChangeToken(encoded: $0.text) },
-            wantsKey: owesValues
+            wantsKey: hasUnreadableValues
         )
         // Values that arrived before their key are fetched again, because now the app can read them.
-        let startsOver = page.bringsKey || (owesValues && page.isReadable == true && token != nil)
+        let startsOver = page.containsKey || (hasUnreadableValues && page.isReadable == true && token != nil)
         var answer = ZonePage(
             changed: page.records,
             deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
-            token: startsOver ? .fromTheStart : SyncToken(page.changeToken.encoded),
+            token: startsOver ? .feedStart : SyncToken(page.changeToken.encoded),
             moreComing: startsOver || page.moreComing
         )
         answer.isReadable = page.isReadable
@@ -89,7 +89,7 @@ extension Result where Failure == any Error {
 
 extension SyncToken {
     /// Represents the beginning of a feed where a token is required.
-    fileprivate static let fromTheStart = SyncToken("")
+    fileprivate static let feedStart = SyncToken("")
 }
 
 extension Dictionary where Key == CKRecordZone.ID {
@@ -114,9 +114,9 @@ extension DatabasePage.Loss {
 }
 
 extension CKDatabase.DatabaseChange.Deletion.Reason {
-    init(_ loss: DatabasePage.Loss) {
+    init(_ deletionReason: DatabasePage.Loss) {
         self =
-            switch loss {
+            switch deletionReason {
             case .deleted: .deleted
             case .purged: .purged
             case .encryptedDataReset: .encryptedDataReset
@@ -137,8 +137,8 @@ extension CKError {
     }
 
     /// The consequence of this error for the next step.
-    package var trouble: Trouble {
-        let kind: Trouble.Kind =
+    package var syncFailure: SyncFailure {
+        let kind: SyncFailure.Kind =
             switch code {
             // After a lost response the outcome is unknown; change tags make it safe to send again.
             case .networkFailure, .networkUnavailable, .serverResponseLost: .network
@@ -147,18 +147,18 @@ extension CKError {
             case .zoneBusy: .zoneBusy
             case .notAuthenticated, .accountTemporarilyUnavailable: .account
             case .changeTokenExpired: .tokenExpired
-            case .zoneNotFound, .userDeletedZone: .zoneGone
+            case .zoneNotFound, .userDeletedZone: .zoneNotFound
             case .limitExceeded: .limitExceeded
             default: .refused
             }
-        return Trouble(kind, retryAfter: retryAfterSeconds.flatMap { Duration(waitOf: $0) })
+        return SyncFailure(kind, retryAfter: retryAfterSeconds.flatMap { Duration(waitOf: $0) })
     }
 }
 
 extension CKError {
     /// Creates an error for a failure that only the engine detects.
-    init(_ trouble: Trouble) {
-        switch trouble.kind {
+    init(_ syncFailure: SyncFailure) {
+        switch syncFailure.kind {
         case .tokenExpired: self.init(.changeTokenExpired)
         default:
             self.init(

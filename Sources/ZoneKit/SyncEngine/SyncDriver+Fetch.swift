@@ -2,21 +2,21 @@ import Records
 import SyncCore
 
 extension SyncDriver {
-    private enum Arrival: Sendable {
+    private enum Response: Sendable {
         case database(Result<DatabasePage, CKError>)
         case zone(ZoneID, Result<ZonePage<CKRecord>, CKError>)
     }
 
-    func fetchOnSchedule(asksDatabase: Bool, held: Set<ZoneID>) async {
+    func fetchOnSchedule(asksDatabase: Bool, backingOff: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
             var outcome = FetchRound.Outcome()
-            outcome.trouble = CKError(from: error).trouble
+            outcome.syncFailure = CKError(from: error).syncFailure
             return tell(.fetchFinished(outcome))
         }
         let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
-        _ = try? await fetch(context, asksDatabase: asksDatabase, held: held)
+        _ = try? await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
     }
 
     func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {
@@ -24,7 +24,7 @@ extension SyncDriver {
         adopt(engine)
         try await checkAccount()
         let context = CKSyncEngine.FetchChangesContext(reason: .manual, options: options)
-        try await fetch(context, asksDatabase: true, held: [])
+        try await fetch(context, asksDatabase: true, backingOff: [])
     }
 
     /// Runs one round of fetching and delivers its events.
@@ -33,9 +33,9 @@ extension SyncDriver {
     private func fetch(
         _ context: CKSyncEngine.FetchChangesContext,
         asksDatabase: Bool,
-        held: Set<ZoneID>
+        backingOff: Set<ZoneID>
     ) async throws {
-        try await withFetchLane {
+        try await withFetchLock {
             tell(.fetchBegan)
             let epoch = accountEpoch
             await deliver(.willFetchChanges(.init(context: context)))
@@ -44,9 +44,9 @@ extension SyncDriver {
                 asksDatabase: asksDatabase,
                 scope: options.scope.zones,
                 prioritized: options.prioritizedZoneIDs.map(\.zone),
-                held: held
+                backingOff: backingOff
             )
-            let (outcome, errors) = await walk(round, epoch)
+            let (outcome, errors) = await run(round, epoch)
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
             tell(.fetchFinished(outcome))
@@ -55,24 +55,24 @@ extension SyncDriver {
             // Nothing has been fetched for the new user yet.
             if epoch != accountEpoch { tell(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)
-            try requireNobodyElse(since: epoch)
+            try requireSameUser(since: epoch)
         }
     }
 
     /// The errors by zone; the key `nil` stands for the database.
     private typealias Errors = [ZoneID?: CKError]
 
-    private func walk(_ round: FetchRound, _ epoch: Int) async -> (FetchRound.Outcome, Errors) {
+    private func run(_ round: FetchRound, _ epoch: Int) async -> (FetchRound.Outcome, Errors) {
         var errors: Errors = [:]
         var outcome = FetchRound.Outcome()
         guard epoch == accountEpoch else { return (outcome, errors) }
-        await withTaskGroup(of: Arrival.self) { group in
+        await withTaskGroup(of: Response.self) { group in
             var effects = begin(round)
             while true {
                 if let end = await perform(effects, in: &group, errors, epoch) { outcome = end }
-                guard let arrival = await group.next() else { break }
-                effects = await take(arrival, &errors, epoch)
-                await saveStateOfPage()
+                guard let response = await group.next() else { break }
+                effects = await take(response, &errors, epoch)
+                await saveStateAfterPage()
             }
         }
         endRound()
@@ -84,7 +84,7 @@ extension SyncDriver {
     /// Returns the outcome when the round has ended.
     private func perform(
         _ effects: [FetchRound.Effect],
-        in group: inout TaskGroup<Arrival>,
+        in group: inout TaskGroup<Response>,
         _ errors: Errors,
         _ epoch: Int
     ) async -> FetchRound.Outcome? {
@@ -97,10 +97,10 @@ extension SyncDriver {
             case .askZone(let zone, let token):
                 if token == nil { state.update { $0.listings[zone] = [] } }
                 group.addTask { .zone(zone, await self.askZone(zone, token)) }
-            case .zoneEnded(let zone, let trouble):
-                let error = trouble.map { errors[zone] ?? CKError($0) }
-                let listed = trouble == nil ? state.read { $0.listings[zone] } : nil
-                if let listed { await tellMissing(in: zone, from: listed, epoch) }
+            case .zoneEnded(let zone, let syncFailure):
+                let error = syncFailure.map { errors[zone] ?? CKError($0) }
+                let listed = syncFailure == nil ? state.read { $0.listings[zone] } : nil
+                if let listed { await reportMissingRecords(in: zone, from: listed, epoch) }
                 let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
                 let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
                     zoneID: CKRecordZone.ID(zone),
@@ -111,7 +111,7 @@ extension SyncDriver {
                 // Clear the listing only after the event: if the app is killed before, the event is delivered after the
                 // next start.
                 guard epoch == accountEpoch else { break }
-                if listed != nil || trouble?.kind == .zoneGone { state.update { $0.noteListed(zone, listed) } }
+                if listed != nil || syncFailure?.kind == .zoneNotFound { state.update { $0.zoneListed(zone, listed) } }
             case .finished(let end): outcome = end
             }
         }
@@ -119,7 +119,7 @@ extension SyncDriver {
     }
 
     /// Reports deletions, which a listing cannot contain.
-    private func tellMissing(in zone: ZoneID, from listed: Set<String>, _ epoch: Int) async {
+    private func reportMissingRecords(in zone: ZoneID, from listed: Set<String>, _ epoch: Int) async {
         let deletions = state.read { $0.missing(in: zone, from: listed) }
         guard !deletions.isEmpty else { return }
         await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)), of: epoch)
@@ -139,7 +139,7 @@ extension SyncDriver {
     /// Acquires the zone's lock; `take` releases it when the page has been applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
         let link = link
-        await exchange(zone).enter()
+        await zoneLock(zone).enter()
         do {
             return .success(try await cancellable(.fetching) { try await link.zoneChanges(in: zone, since: token) })
         } catch {
@@ -150,16 +150,16 @@ extension SyncDriver {
     /// Delivers the changes to the app and then stores the new token.
     ///
     /// Does nothing if the round belongs to another user.
-    private func take(_ arrival: Arrival, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
+    private func take(_ response: Response, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
         defer {
-            if case .zone(let zone, _) = arrival { exchange(zone).leave() }
+            if case .zone(let zone, _) = response { zoneLock(zone).leave() }
         }
         guard epoch == accountEpoch else { return [] }
-        switch arrival {
+        switch response {
         case .database(.success(var page)):
             let changed = page.changed
             let returned = state.read { $0.feed.vanished.intersection(changed) }
-            await complete(&page)
+            await addMissingDeletions(&page)
             await tell(ofReturned: returned, epoch)
             await tell(changed: page.changed, deleted: page.deleted, epoch)
             return advance(
@@ -172,7 +172,7 @@ extension SyncDriver {
             )
         case .database(.failure(let error)):
             errors[nil] = error
-            return advance(.databaseFailed(error.trouble))
+            return advance(.databaseFailed(error.syncFailure))
         case .zone(let zone, .success(let page)):
             await beforeDelivery(of: page, in: zone)
             if !page.changed.isEmpty || !page.deleted.isEmpty {
@@ -184,15 +184,15 @@ extension SyncDriver {
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
-            if let loss = error.formerZone {
-                await tell(of: loss, of: zone, epoch)
+            if let deletionReason = error.formerZone {
+                await tell(of: deletionReason, of: zone, epoch)
                 // An app that lists its zones has now removed the new zone of the same name too, so report it as
                 // changed.
                 await tell(changed: [zone], epoch)
                 guard epoch == accountEpoch else { return [] }
             }
             // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
-            return advance(.zoneFailed(zone, error.saysKeyWasReset ? Trouble(.refused) : error.trouble))
+            return advance(.zoneFailed(zone, error.reportsKeyReset ? SyncFailure(.refused) : error.syncFailure))
         }
     }
 
@@ -200,31 +200,35 @@ extension SyncDriver {
     /// one.
     ///
     /// The database's feed contains only the new zone.
-    private func tell(of loss: ZoneLoss, of zone: ZoneID, _ epoch: Int) async {
+    private func tell(of deletionReason: ZoneDeletionReason, of zone: ZoneID, _ epoch: Int) async {
         state.update { $0.unheard.forget(zone) }
-        await tell(deleted: [(zone, loss)], epoch)
+        await tell(deleted: [(zone, deletionReason)], epoch)
     }
 
     /// Reports the deletion of zones that were missing at the last request and exist again, because the feed does not
     /// report it.
     private func tell(ofReturned zones: Set<ZoneID>, _ epoch: Int) async {
         for zone in zones.sorted(by: { $0.description < $1.description }) {
-            await exchange(zone).enter()
-            exchange(zone).leave()
+            await zoneLock(zone).enter()
+            zoneLock(zone).leave()
             await tell(of: .deleted, of: zone, epoch)
         }
     }
 
-    private func tell(changed: [ZoneID] = [], deleted: [(zone: ZoneID, loss: ZoneLoss)] = [], _ epoch: Int) async {
+    private func tell(
+        changed: [ZoneID] = [],
+        deleted: [(zone: ZoneID, deletionReason: ZoneDeletionReason)] = [],
+        _ epoch: Int
+    ) async {
         guard !changed.isEmpty || !deleted.isEmpty else { return }
-        if !deleted.isEmpty { state.update { $0.noteGone(deleted.map(\.zone)) } }
+        if !deleted.isEmpty { state.update { $0.zonesRemoved(deleted.map(\.zone)) } }
         await deliver(.fetchedDatabaseChanges(.init(changed: changed, deleted: deleted)), of: epoch)
     }
 
     /// Adds the deletions that a listing omits, and waits for running requests about deleted zones.
-    private func complete(_ page: inout DatabasePage) async {
+    private func addMissingDeletions(_ page: inout DatabasePage) async {
         let (changed, moreComing) = (page.changed, page.moreComing)
-        if !moreComing, state.read({ $0.feed.listing != nil }) { await awaitExchanges() }
+        if !moreComing, state.read({ $0.feed.listing != nil }) { await awaitZoneLocks() }
         let missing = state.update {
             $0.feed.missing(after: changed, moreComing: moreComing, besides: Set($0.unheard.types.keys))
         }
@@ -238,8 +242,8 @@ extension SyncDriver {
         }
         for (zone, _) in page.deleted {
             // The answer to a request that was sent before the deletion would bring the zone's records back.
-            await exchange(zone).enter()
-            exchange(zone).leave()
+            await zoneLock(zone).enter()
+            zoneLock(zone).leave()
         }
     }
 
@@ -248,13 +252,16 @@ extension SyncDriver {
         _ failures: [(id: RecordID, error: any Error)],
         of zone: ZoneID,
         _ errors: inout Errors
-    ) -> Trouble? {
+    ) -> SyncFailure? {
         guard !failures.isEmpty else { return nil }
         var items = errors[zone]?.partialErrorsByItemID ?? [:]
         for (id, error) in failures { items[CKRecord.ID(id)] = error }
         errors[zone] = CKError.partialFailure(items)
         // The zone is fetched again later; other zones do not wait for it.
-        return Trouble(.refused, retryAfter: failures.compactMap { CKError(from: $0.error).trouble.retryAfter }.max())
+        return SyncFailure(
+            .refused,
+            retryAfter: failures.compactMap { CKError(from: $0.error).syncFailure.retryAfter }.max()
+        )
     }
 
     /// Stores which records a page contained, and whether it could be decrypted.
@@ -265,7 +272,7 @@ extension SyncDriver {
             case false?: contents.unreadable.insert(zone)
             case nil: break
             }
-            contents.noteTold(page, of: zone)
+            contents.pageDelivered(page, of: zone)
         }
     }
 
@@ -279,23 +286,23 @@ extension SyncDriver {
         let epoch = accountEpoch
         let link = link
         do {
-            await exchange(zone).enter()
-            defer { exchange(zone).leave() }
+            await zoneLock(zone).enter()
+            defer { zoneLock(zone).leave() }
             try await cancellable { try await link.reset(zone) }
-            if epoch == accountEpoch { state.update { $0.noteEnded([CKRecordZone.ID(zone)]) } }
+            if epoch == accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
         }
         await tell(of: .encryptedDataReset, of: zone, epoch)
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {
         // A deleted zone is not a failure: the database's feed has reported it.
-        let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
-        if let trouble = outcome.trouble {
-            throw errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? CKError(trouble)
+        let failed = outcome.zoneFailures.filter { $0.value.kind != .zoneNotFound }
+        if let syncFailure = outcome.syncFailure {
+            throw errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? CKError(syncFailure)
         }
         guard !failed.isEmpty else { return }
         var items: [AnyHashable: any Error] = [:]
-        for (zone, trouble) in failed { items[CKRecordZone.ID(zone)] = errors[zone] ?? CKError(trouble) }
+        for (zone, syncFailure) in failed { items[CKRecordZone.ID(zone)] = errors[zone] ?? CKError(syncFailure) }
         throw CKError.partialFailure(items)
     }
 }

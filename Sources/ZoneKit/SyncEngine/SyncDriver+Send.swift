@@ -3,35 +3,38 @@ import SyncCore
 import Synchronization
 
 extension SyncDriver {
-    func sendOnSchedule(held: Set<ZoneID>) async {
+    func sendOnSchedule(backingOff: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
-            return tell(.sendFinished(.init(trouble: CKError(from: error).trouble)))
+            return tell(.sendFinished(.init(syncFailure: CKError(from: error).syncFailure)))
         }
-        _ = try? await send(CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()), held: held)
+        _ = try? await send(
+            CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()),
+            backingOff: backingOff
+        )
     }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
         try requireOutsideOfDelegate("sendChanges")
         adopt(engine)
         try await checkAccount()
-        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), held: [])
+        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), backingOff: [])
     }
 
     /// Runs one round of sending and delivers its events.
     ///
-    /// Sends nothing to the zones in `held`.
-    private func send(_ context: CKSyncEngine.SendChangesContext, held: Set<ZoneID>) async throws {
+    /// Sends nothing to the zones in `backingOff`.
+    private func send(_ context: CKSyncEngine.SendChangesContext, backingOff: Set<ZoneID>) async throws {
         let cancellations = cancellations
-        await sendLane.enter()
-        defer { sendLane.leave() }
+        await sendLock.enter()
+        defer { sendLock.leave() }
         cancellationsBeforeRound[.sending] = cancellations
         tell(.sendBegan)
         let epoch = accountEpoch
-        await deliver(.willSendChanges(.init(context: context.leavingOut(held))))
-        var tally = Tally(heldZones: held)
-        await sendZones(context.leavingOut(held), &tally, epoch)
+        await deliver(.willSendChanges(.init(context: context.leavingOut(backingOff))))
+        var tally = Tally(blockedZones: backingOff)
+        await sendZones(context.leavingOut(backingOff), &tally, epoch)
         while tally.error == nil, epoch == accountEpoch {
             guard !Task.isCancelled, !isRoundCancelled(.sending) else {
                 // The remaining changes were not examined, so the round must not count as successful.
@@ -39,33 +42,34 @@ extension SyncDriver {
                 break
             }
             let asked = state.read(\.revision)
-            guard await sendBatch(context.leavingOut(tally.heldZones), &tally, epoch) else {
-                tally.emptyAt = asked
+            guard await sendBatch(context.leavingOut(tally.blockedZones), &tally, epoch) else {
+                tally.exhaustedAtRevision = asked
                 break
             }
             await saveState()
         }
         await saveState()
-        await deliver(.didSendChanges(.init(context: context.leavingOut(held))))
-        if epoch != accountEpoch || context.options.scope != .all { tally.emptyAt = nil }
+        await deliver(.didSendChanges(.init(context: context.leavingOut(backingOff))))
+        if epoch != accountEpoch || context.options.scope != .all { tally.exhaustedAtRevision = nil }
         finish(tally)
         // The app may exit as soon as this returns, so report a delay that the relay requested before.
         await saveState()
-        await tellOthers(tally.changedZones)
+        await notifyOtherEngines(tally.changedZones)
         if let error = tally.error { throw error }
         if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
-        try requireNobodyElse(since: epoch)
+        try requireSameUser(since: epoch)
     }
 
     private func finish(_ tally: Tally) {
         // If the app provides no batch although changes are pending, ask it again after the next change and not in a
         // loop.
         let (hasPending, revision) = state.read { ($0.hasPending, $0.revision) }
-        let hasNoMore = tally.outcome.trouble == nil && tally.emptyAt == revision && !tally.outcome.hadRefusals
+        let hasNoMore =
+            tally.outcome.syncFailure == nil && tally.exhaustedAtRevision == revision && !tally.outcome.hadRejections
         var outcome = tally.outcome
         // The app was not asked for changes in busy zones.
-        outcome.leavesHeldOnly = hasNoMore && !tally.heldZones.isEmpty
-        tell(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.leavesHeldOnly)))
+        outcome.onlyZonesBackingOffRemain = hasNoMore && !tally.blockedZones.isEmpty
+        tell(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.onlyZonesBackingOffRemain)))
         tell(.sendFinished(outcome))
     }
 
@@ -83,11 +87,11 @@ extension SyncDriver {
             case .deleteZone(let id): deletes.append(id)
             }
         }
-        await zonesExchange.enter()
-        defer { zonesExchange.leave() }
+        await zoneListLock.enter()
+        defer { zoneListLock.leave() }
         // A page that is being fetched belongs to a zone that is about to be deleted.
-        let ending = deletes.map { exchange($0.zone) }
-        for exchange in ending { await exchange.enter() }
+        let ending = deletes.map { zoneLock($0.zone) }
+        for zoneLock in ending { await zoneLock.enter() }
         defer { ending.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return }
         let answer = await modifyZones(saves, deletes, &tally)
@@ -117,12 +121,12 @@ extension SyncDriver {
                     failedDeletes[id] = error
                 }
             }
-            settle(id, version: entry.version, error, &tally)
+            applyResult(id, version: entry.version, error, &tally)
         }
         let (made, ended) = (saved, deleted)
         state.update { contents in
-            contents.noteMade(made)
-            contents.noteEnded(ended)
+            contents.zonesCreated(made)
+            contents.zonesDeleted(ended)
         }
         await deliver(
             .sentDatabaseChanges(
@@ -135,14 +139,14 @@ extension SyncDriver {
             ),
             of: epoch
         )
-        wasTold(epoch)
+        eventDelivered(epoch)
         await saveState()
     }
 
     /// Called when the app has received the event about the last request.
-    private func wasTold(_ epoch: Int) {
+    private func eventDelivered(_ epoch: Int) {
         // The state of another user contains nothing about that request.
-        if epoch == accountEpoch { state.update { $0.untold = UntoldChanges() } }
+        if epoch == accountEpoch { state.update { $0.unreported = UnreportedChanges() } }
     }
 
     private func modifyZones(
@@ -156,7 +160,7 @@ extension SyncDriver {
                 try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone))
             }
         } catch {
-            tally.keepsZones = CKError(from: error).isOfWay
+            tally.zonesStayPending = CKError(from: error).isServiceFailure
             let saved = saves.map { ($0.zoneID.zone, Result<CKRecordZone, any Error>.failure(error)) }
             let deleted = deletes.map { ($0.zone, Result<Void, any Error>.failure(error)) }
             return ZonesAnswer(
@@ -166,18 +170,18 @@ extension SyncDriver {
         }
     }
 
-    private func settle(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
+    private func applyResult(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
         if let error {
             tally.failures[id] = error
-            guard !error.trouble.isRetriedAutomatically, !tally.keepsZones else {
+            guard !error.syncFailure.isRetriedAutomatically, !tally.zonesStayPending else {
                 return tally.retryLater(error, in: id.zone)
             }
-            tally.outcome.hadRefusals = true
+            tally.outcome.hadRejections = true
         } else {
             tally.outcome.madeProgress = true
             tally.changedZones.insert(id.zone)
         }
-        state.update { $0.settled(id, version: version) }
+        state.update { $0.confirmed(id, version: version) }
     }
 
     // MARK: Records
@@ -196,24 +200,24 @@ extension SyncDriver {
             return false
         }
         let offered = BatchItem.items(of: batch)
-        let items = tally.worthSending(offered, of: state.read { $0 })
+        let items = tally.itemsToSend(offered, of: state.read { $0 })
         guard !items.isEmpty, epoch == accountEpoch else { return false }
         var answer = SentBatch()
-        var entered: [Turnstile] = []
+        var entered: [AsyncLock] = []
         for zone in items.uniqueZones where tally.error == nil {
-            let exchange = exchange(zone)
-            await exchange.enter()
-            entered.append(exchange)
+            let zoneLock = zoneLock(zone)
+            await zoneLock.enter()
+            entered.append(zoneLock)
             guard epoch == accountEpoch else { break }
             let part = items.filter { $0.id.zone == zone }
             await send(part, atomically: batch.atomicByZone, into: &answer, &tally, epoch)
         }
         defer { entered.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return false }
-        settle(answer, version, &tally)
-        state.update { $0.noteSent(answer.event) }
+        applyResult(answer, version, &tally)
+        state.update { $0.changesSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
-        wasTold(epoch)
+        eventDelivered(epoch)
         return true
     }
 
@@ -232,7 +236,7 @@ extension SyncDriver {
         var waiting = (isWhole ? [items] : limits.requests(of: items))[...]
         while epoch == accountEpoch, let request = waiting.popFirst() {
             do {
-                answer.take(request, try await modify(request, atomically: atomically))
+                answer.addResults(request, try await modify(request, atomically: atomically))
                 limits.accepted()
             } catch {
                 let error = CKError(from: error)
@@ -242,8 +246,8 @@ extension SyncDriver {
                     continue
                 }
                 answer.fail(request, error)
-                if error.isOfWay { tally.keptRecords.formUnion(request.map(\.id)) }
-                guard error.trouble.isRetriedAutomatically || error.isOfWay else { continue }
+                if error.isServiceFailure { tally.recordsStayPending.formUnion(request.map(\.id)) }
+                guard error.syncFailure.isRetriedAutomatically || error.isServiceFailure else { continue }
                 tally.retryLater(error, in: request.first?.id.zone)
                 return
             }
@@ -259,22 +263,22 @@ extension SyncDriver {
         }
     }
 
-    private func settle(_ answer: SentBatch, _ version: UInt64, _ tally: inout Tally) {
+    private func applyResult(_ answer: SentBatch, _ version: UInt64, _ tally: inout Tally) {
         for (id, error) in answer.results {
             if let error {
                 tally.failedRecords.insert(id)
                 tally.failures[CKRecord.ID(id)] = error
-                if error.trouble.isRetriedAutomatically || tally.keptRecords.contains(id) {
+                if error.syncFailure.isRetriedAutomatically || tally.recordsStayPending.contains(id) {
                     tally.retryLater(error, in: id.zone)
                     continue
                 }
-                tally.outcome.hadRefusals = true
+                tally.outcome.hadRejections = true
             } else {
                 tally.outcome.madeProgress = true
                 tally.sentRecords.insert(id)
                 tally.changedZones.insert(id.zone)
             }
-            state.update { $0.settled(id, version: version) }
+            state.update { $0.confirmed(id, version: version) }
         }
     }
 }
@@ -290,26 +294,26 @@ extension SyncDriver {
         /// Records that the relay has accepted in this round.
         var sentRecords: Set<RecordID> = []
         /// A hash of each record's last content while the app had untracked changes.
-        private(set) var prints: [RecordID: Int] = [:]
+        private(set) var editHashes: [RecordID: Int] = [:]
         /// Records whose requests never reached a decision of the relay; they stay pending.
-        var keptRecords: Set<RecordID> = []
-        var keepsZones = false
+        var recordsStayPending: Set<RecordID> = []
+        var zonesStayPending = false
         /// Busy zones; nothing more is sent to them in this round.
-        var heldZones: Set<ZoneID>
+        var blockedZones: Set<ZoneID>
         var changedZones: Set<ZoneID> = []
         /// The revision of the state at which the app was asked for all changes and had none left.
-        var emptyAt: UInt64?
+        var exhaustedAtRevision: UInt64?
 
         /// Adds an error after which the engine retries.
         ///
         /// A busy zone blocks only itself; any other error ends the round.
         mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
-            if let zone, error.trouble.kind == .zoneBusy {
-                heldZones.insert(zone)
-                outcome.zoneTroubles[zone] = error.trouble
+            if let zone, error.syncFailure.kind == .zoneBusy {
+                blockedZones.insert(zone)
+                outcome.zoneFailures[zone] = error.syncFailure
             } else {
                 self.error = self.error ?? error
-                outcome.trouble = self.error?.trouble
+                outcome.syncFailure = self.error?.syncFailure
             }
         }
 
@@ -318,9 +322,9 @@ extension SyncDriver {
         /// A record that the relay has accepted in this round is sent again only if it is pending again, or if the app
         /// has untracked changes and its content differs from the last one. Otherwise an app that always returns the
         /// same batch would never let the round end.
-        mutating func worthSending(_ items: [BatchItem], of contents: CKSyncEngine.State.Contents) -> [BatchItem] {
+        mutating func itemsToSend(_ items: [BatchItem], of contents: CKSyncEngine.State.Contents) -> [BatchItem] {
             items.filter { item in
-                guard !failedRecords.contains(item.id), !heldZones.contains(item.id.zone) else { return false }
+                guard !failedRecords.contains(item.id), !blockedZones.contains(item.id.zone) else { return false }
                 let isChanged = contents.isUntracked && isChanged(item)
                 return !sentRecords.contains(item.id) || contents.outbox[item.id] != nil || isChanged
             }
@@ -328,16 +332,16 @@ extension SyncDriver {
 
         /// Returns whether the item's content differs from the last one with the same ID.
         private mutating func isChanged(_ item: BatchItem) -> Bool {
-            let print = item.record?.printOfEdits ?? 0
-            defer { prints[item.id] = print }
-            return prints[item.id] != print
+            let hash = item.record?.editsHash ?? 0
+            defer { editHashes[item.id] = hash }
+            return editHashes[item.id] != hash
         }
     }
 }
 
 extension CKRecord {
     /// A hash of the record's changes; equal for equal changes of equal values.
-    fileprivate var printOfEdits: Int {
+    fileprivate var editsHash: Int {
         var hasher = Hasher()
         state.withLock { state in
             for (key, edit) in state.edits.sorted(by: { $0.key < $1.key }) {
@@ -384,7 +388,7 @@ extension [BatchItem] {
     }
 
     /// Returns the items in an order in which each item follows the items it refers to.
-    fileprivate func targetsFirst() -> [BatchItem] {
+    fileprivate func inDependencyOrder() -> [BatchItem] {
         let saves = filter { $0.record != nil }
         let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
         guard places.count == saves.count else { return self }
@@ -393,7 +397,7 @@ extension [BatchItem] {
             deleting: [],
             .ifServerRecordUnchanged
         )
-        return order.targetsFirst().compactMap { places[$0.id.record] } + filter { $0.record == nil }
+        return order.inDependencyOrder().compactMap { places[$0.id.record] } + filter { $0.record == nil }
     }
 }
 
@@ -403,8 +407,8 @@ extension BatchLimits {
     /// Within a request the relay accepts changes in any order. If there are several requests, parents and shared
     /// records must be sent before the records that refer to them.
     func requests(of items: [BatchItem]) -> [[BatchItem]] {
-        let requests = cut(items, size: \.size)
-        return requests.count > 1 ? cut(items.targetsFirst(), size: \.size) : requests
+        let requests = split(items, size: \.size)
+        return requests.count > 1 ? split(items.inDependencyOrder(), size: \.size) : requests
     }
 }
 
@@ -425,7 +429,7 @@ struct SentBatch {
         )
     }
 
-    mutating func take(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
+    mutating func addResults(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
         for item in request {
             if let record = item.record {
                 switch answer.saved[item.id] ?? .failure(CKError(.internalError)) {

@@ -8,7 +8,7 @@ import Wire
 /// Fetching and sending run concurrently, each one round at a time. The state contains everything a round has received
 /// before the next event is delivered, and the event with the data always precedes the state that covers them.
 actor SyncDriver {
-    let link: any Link<CKRecord, CKRecordZone>
+    let link: any CloudDatabase<CKRecord, CKRecordZone>
     let state: CKSyncEngine.State
     let database: CKDatabase
     let conditions: SyncConditions
@@ -17,15 +17,15 @@ actor SyncDriver {
 
     private weak var delegate: (any CKSyncEngineDelegate)?
     private weak var engine: CKSyncEngine?
-    private let delivery = Turnstile()
-    private let fetchLane = Turnstile()
-    let sendLane = Turnstile()
-    let accountCheck = Turnstile()
-    private var exchanges: [ZoneID: Turnstile] = [:]
+    private let deliveryLock = AsyncLock()
+    private let fetchLock = AsyncLock()
+    let sendLock = AsyncLock()
+    let accountLock = AsyncLock()
+    private var zoneLocks: [ZoneID: AsyncLock] = [:]
     /// Locks the requests that create and delete zones.
-    let zonesExchange = Turnstile()
+    let zoneListLock = AsyncLock()
 
-    var chance: Chance
+    var random: RandomGenerator
     var limits = BatchLimits()
     private var schedule: SyncSchedule
     var round: FetchRound?
@@ -37,33 +37,33 @@ actor SyncDriver {
     ///
     /// Results of work that began in an earlier epoch are discarded.
     var accountEpoch = 0
-    private var alarm = 0
-    private var sleeper: Task<Void, Never>?
+    private var timerID = 0
+    private var timerTask: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
     /// The cancel functions of the running requests.
     var requests: [Int: @Sendable () -> Void] = [:]
     /// The number of calls of `cancelOperations`.
     var cancellations = 0
     /// The value of `cancellations` when the running round was requested.
-    var cancellationsBeforeRound: [Lane: Int] = [:]
+    var cancellationsBeforeRound: [Direction: Int] = [:]
     var lastTask = 0
     /// The tasks that run delegate code.
     ///
     /// A task that the delegate starts is not among them.
     private var delegateTasks: Set<Int> = []
-    /// The ID of this engine's listener at the notice station.
-    var listening: UUID?
+    /// The ID of this engine's listener at the notice multiplexer.
+    var listenerID: UUID?
     private(set) var isStopped = false
     private var savedStamp: UInt64 = 0
     /// The number of record names from fetches in the state that was last delivered.
     private var savedListing = 0
     /// For simulated test environments: the news counters at the start of the last fetch and at its success.
-    private var newsAsked: UInt64 = 0
-    private var newsSeen: UInt64 = 0
+    private var changesAtFetchStart: UInt64 = 0
+    private var changesFetched: UInt64 = 0
 
     init(
         _ configuration: CKSyncEngine.Configuration,
-        link: any Link<CKRecord, CKRecordZone>,
+        link: any CloudDatabase<CKRecord, CKRecordZone>,
         state: CKSyncEngine.State,
         conditions: SyncConditions
     ) {
@@ -74,10 +74,10 @@ actor SyncDriver {
         delegate = configuration.delegate
         isAutomatic = configuration.automaticallySync
         subscriptionID = configuration.subscriptionID ?? configuration.database.changesSubscriptionID
-        chance = conditions.chance
+        random = conditions.random
         var settings = conditions.schedule
         settings.isAutomatic = configuration.automaticallySync
-        let wait = state.read { $0.hold(at: conditions.wallClock()) }
+        let wait = state.read { $0.remainingDelay(at: conditions.wallClock()) }
         schedule = SyncSchedule(
             settings: settings,
             heldUntil: wait > 0 ? conditions.time.now() + .seconds(wait) : nil
@@ -99,14 +99,14 @@ actor SyncDriver {
 
     func stop() async {
         isStopped = true
-        alarm += 1
-        sleeper?.cancel()
+        timerID += 1
+        timerTask?.cancel()
         background.values.forEach { $0.cancel() }
         // Wait for the event that is being delivered.
-        await delivery.enter()
-        delivery.leave()
-        if let listening, let station = try? database.session.connection().notices {
-            await station.stopListening(listening)
+        await deliveryLock.enter()
+        deliveryLock.leave()
+        if let listenerID, let multiplexer = try? database.session.connection().notices {
+            await multiplexer.stopListening(listenerID)
         }
     }
 
@@ -135,11 +135,11 @@ actor SyncDriver {
     ///
     /// With an `epoch`, does nothing if the user has changed since that epoch.
     func deliver(_ event: CKSyncEngine.Event, of epoch: Int? = nil) async {
-        await delivery.enter()
-        defer { delivery.leave() }
+        await deliveryLock.enter()
+        defer { deliveryLock.leave() }
         guard !isStopped, let engine, let delegate, epoch == nil || epoch == accountEpoch else { return }
         await application {
-            await CKSyncEngine.State.$beingTold.withValue(state) {
+            await CKSyncEngine.State.$stateBeingDelivered.withValue(state) {
                 await delegate.handleEvent(event, syncEngine: engine)
             }
         }
@@ -147,8 +147,8 @@ actor SyncDriver {
 
     /// Delivers the state to the app if it has changed since the last time.
     func saveState() async {
-        await delivery.enter()
-        defer { delivery.leave() }
+        await deliveryLock.enter()
+        defer { deliveryLock.leave() }
         guard !isStopped, state.read(\.stamp) != savedStamp, let engine, let delegate else { return }
         let (serialization, stamp, listed) = state.read {
             (CKSyncEngine.State.Serialization($0), $0.stamp, $0.listedCount)
@@ -163,7 +163,7 @@ actor SyncDriver {
     ///
     /// The state contains all record names of the listing, so delivering it with every page would cost quadratic time.
     /// After a restart at most an eighth of the listing is delivered again.
-    func saveStateOfPage() async {
+    func saveStateAfterPage() async {
         let growth = state.read(\.listedCount) - savedListing
         if growth <= 0 || growth * 8 >= savedListing { await saveState() }
     }
@@ -199,25 +199,26 @@ actor SyncDriver {
 
     func tell(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
-        countNews(event)
-        for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
+        countChanges(event)
+        for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
             switch effect {
-            case .fetch(let asksDatabase, let held):
-                inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
+            case .fetch(let asksDatabase, let backingOff):
+                inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, backingOff: backingOff) }
             case .send:
-                let held = schedule.zonesHeldFromSending(at: conditions.time.now())
-                inBackground { await $0.sendOnSchedule(held: held) }
+                let backingOff = schedule.zonesBackingOffFromSending(at: conditions.time.now())
+                inBackground { await $0.sendOnSchedule(backingOff: backingOff) }
             case .wake(let moment): wake(at: moment)
             }
         }
-        if noteHold() { inBackground { await $0.saveState() } }
+        if storeRetryDelay() { inBackground { await $0.saveState() } }
     }
 
-    private func countNews(_ event: SyncSchedule.Event) {
-        guard let surroundings = conditions.time.surroundings else { return }
+    private func countChanges(_ event: SyncSchedule.Event) {
+        guard let testEnvironment = conditions.time.testEnvironment else { return }
         switch event {
-        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
-        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
+        case .fetchBegan: changesAtFetchStart = testEnvironment.changeCount(inPublic: false)
+        case .fetchFinished(let outcome) where outcome.reachedDatabaseEnd && outcome.zoneFailures.isEmpty:
+            changesFetched = changesAtFetchStart
         default: break
         }
     }
@@ -225,7 +226,7 @@ actor SyncDriver {
     /// Stores a delay that the relay requested in the state, so that it survives a restart.
     ///
     /// Returns `false` if the state already contains it.
-    private func noteHold() -> Bool {
+    private func storeRetryDelay() -> Bool {
         let until = schedule.heldUntil.map { moment in
             conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
         }
@@ -241,20 +242,20 @@ actor SyncDriver {
         return true
     }
 
-    private func wake(at moment: Moment?) {
-        alarm += 1
-        sleeper?.cancel()
-        sleeper = nil
+    private func wake(at moment: Instant?) {
+        timerID += 1
+        timerTask?.cancel()
+        timerTask = nil
         guard let moment else { return }
-        let (alarm, time) = (alarm, conditions.time)
-        sleeper = time.start { [weak self] in
+        let (timerID, time) = (timerID, conditions.time)
+        timerTask = time.start { [weak self] in
             guard (try? await time.sleep(moment)) != nil else { return }
-            await self?.alarmRang(alarm)
+            await self?.timerDidFire(timerID)
         }
     }
 
-    private func alarmRang(_ alarm: Int) {
-        if alarm == self.alarm { tell(.timerFired) }
+    private func timerDidFire(_ timerID: Int) {
+        if timerID == self.timerID { tell(.timerFired) }
     }
 
     // MARK: Rounds
@@ -264,25 +265,25 @@ actor SyncDriver {
     /// A page that was read after a save of this device but delivered before its confirmation would look like a
     /// conflict with that save. A page that was read before the save but delivered after it would restore an old
     /// version. Neither would be corrected later, since the relay sends no notice about the device's own changes.
-    func exchange(_ zone: ZoneID) -> Turnstile {
-        if let known = exchanges[zone] { return known }
-        let made = Turnstile()
-        exchanges[zone] = made
+    func zoneLock(_ zone: ZoneID) -> AsyncLock {
+        if let known = zoneLocks[zone] { return known }
+        let made = AsyncLock()
+        zoneLocks[zone] = made
         return made
     }
 
     /// Returns when all requests sent so far have been answered and their events delivered.
-    func awaitExchanges() async {
-        for exchange in Array(exchanges.values) + [zonesExchange] {
-            await exchange.enter()
-            exchange.leave()
+    func awaitZoneLocks() async {
+        for zoneLock in Array(zoneLocks.values) + [zoneListLock] {
+            await zoneLock.enter()
+            zoneLock.leave()
         }
     }
 
-    func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+    func withFetchLock<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
         let cancellations = cancellations
-        await fetchLane.enter()
-        defer { fetchLane.leave() }
+        await fetchLock.enter()
+        defer { fetchLock.leave() }
         cancellationsBeforeRound[.fetching] = cancellations
         return try await work()
     }
@@ -301,8 +302,8 @@ actor SyncDriver {
     func endRound() { round = nil }
 }
 
-extension SyncDriver: Settling {
-    func unsettled() -> [String] {
+extension SyncDriver: PendingWorkReporting {
+    func pendingWork() -> [String] {
         guard isAutomatic, !isStopped else { return [] }
         let name = "The engine of the \(database.scope.pathName) database"
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
@@ -310,8 +311,8 @@ extension SyncDriver: Settling {
         if generation != checkedAccount, generation != refusedAccount {
             return ["\(name) has not checked which user is signed in."]
         }
-        guard !schedule.isChannelOpen, let world = conditions.time.surroundings,
-            newsSeen < world.newsCount(ofPublic: false)
+        guard !schedule.isChannelOpen, let world = conditions.time.testEnvironment,
+            changesFetched < world.changeCount(inPublic: false)
         else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
@@ -321,13 +322,13 @@ extension SyncDriver: Settling {
 extension SyncDriver {
     /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
     func checkAccount() async throws {
-        await accountCheck.enter()
-        defer { accountCheck.leave() }
+        await accountLock.enter()
+        defer { accountLock.leave() }
         let connection = try database.session.connection()
         let generation = connection.credentials.current.generation
         guard checkedAccount != generation else { return }
         let previous = state.read(\.user)
-        guard connection.credentials.namesUser else {
+        guard connection.credentials.identifiesUser else {
             // This is known without a request, so the app is informed even without a network.
             refusedAccount = generation
             if previous != nil { await accountChanged(from: previous, to: nil) }
@@ -351,7 +352,7 @@ extension SyncDriver {
     ///
     /// If the check fails for a temporary reason, the next round repeats it. If no user is signed in or the relay
     /// rejects the credentials, the schedule waits for another sign-in.
-    func followAccount() async {
+    func recheckAccount() async {
         do {
             try await checkAccount()
             tell(.accountChanged(isUsable: true))
@@ -361,7 +362,7 @@ extension SyncDriver {
     }
 
     /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
-    func requireNobodyElse(since epoch: Int) throws(CKError) {
+    func requireSameUser(since epoch: Int) throws(CKError) {
         guard epoch == accountEpoch else {
             throw CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
         }
@@ -395,7 +396,7 @@ extension SyncDriver {
 /// Cancellation of rounds.
 extension SyncDriver {
     /// Fetching and sending run concurrently; each of them runs one round at a time.
-    enum Lane { case fetching, sending }
+    enum Direction { case fetching, sending }
 
     /// Cancels the running rounds and those that wait.
     ///
@@ -406,16 +407,16 @@ extension SyncDriver {
     }
 
     /// Returns whether the current round of this kind was cancelled.
-    func isRoundCancelled(_ lane: Lane) -> Bool { cancellationsBeforeRound[lane] != cancellations }
+    func isRoundCancelled(_ direction: Direction) -> Bool { cancellationsBeforeRound[direction] != cancellations }
 
     /// Runs a request of a round in its own task, so that `cancelOperations` can cancel it.
     ///
     /// The request is sent only as the user for whom the round was started.
     func cancellable<Result: Sendable>(
-        _ lane: Lane,
+        _ direction: Direction,
         _ work: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
-        guard !isRoundCancelled(lane) else { throw CancellationError() }
+        guard !isRoundCancelled(direction) else { throw CancellationError() }
         return try await cancellable(work)
     }
 
@@ -444,37 +445,37 @@ extension SyncDriver {
     func listenForNotices() async {
         guard let connection = await database.session.connectionOnceConfigured(), !isStopped else { return }
         let (database, state, conditions, subscriptionID) = (database, state, conditions, subscriptionID)
-        listening = await connection.notices.listen(
+        listenerID = await connection.notices.listen(
             to: database.scope,
             over: connection,
             time: conditions.time,
-            chance: conditions.chance,
+            random: conditions.random,
             databaseToken: { state.read(\.feed.databaseToken) },
             deliver: { [weak self] in await self?.take($0) },
             after: {
-                await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+                await database.subscribeToChanges(as: subscriptionID, time: conditions.time, random: conditions.random)
             }
         )
-        if isStopped, let listening { await connection.notices.stopListening(listening) }
+        if isStopped, let listenerID { await connection.notices.stopListening(listenerID) }
     }
 
     /// Creates the subscription again, because the relay does not know it and would send no notices.
     ///
     /// This happens after a change of the user, and after the relay was restored from a backup.
     private func subscribeAgain() async {
-        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, random: conditions.random)
         // Changes in the meantime were not reported.
         tell(.noticed(nil))
     }
 
-    private func take(_ event: NoticeStation.Event) {
+    private func take(_ event: NoticeMultiplexer.Event) {
         switch event {
         case .opened(let subscriptions):
             tell(.channelOpened)
             let isSubscribed = subscriptions?.contains(subscriptionID) ?? true
             if !isSubscribed { inBackground { await $0.subscribeAgain() } }
         case .lost: tell(.channelLost)
-        case .accountReplaced: inBackground { await $0.followAccount() }
+        case .accountReplaced: inBackground { await $0.recheckAccount() }
         case .changed(nil, _): tell(.noticed(nil))
         case .changed(let zone?, let token):
             let (isNews, isKnown) = state.update { contents in
@@ -491,9 +492,9 @@ extension SyncDriver {
     }
 
     /// Reports changes of this engine to the other engines on the same connection, because the relay does not.
-    func tellOthers(_ zones: Set<ZoneID>) async {
-        guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
-        await station.changed(zones, in: database.scope, by: listening)
+    func notifyOtherEngines(_ zones: Set<ZoneID>) async {
+        guard !zones.isEmpty, let multiplexer = try? database.session.connection().notices else { return }
+        await multiplexer.changed(zones, in: database.scope, by: listenerID)
     }
 }
 
@@ -501,7 +502,7 @@ extension SyncDriver {
 
 extension AccountBinding {
     /// Whether work that started for one sign-in is prevented from continuing as another user.
-    static var isHeeded: Bool { !PlantedFault.sentForAnother.isPlanted }
+    static var isEnforced: Bool { !PlantedFault.sentForAnother.isPlanted }
 }
 
 extension SyncDriver {

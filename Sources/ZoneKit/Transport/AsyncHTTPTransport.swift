@@ -55,7 +55,7 @@
             message.headers.replaceOrAdd(name: "Accept-Encoding", value: isLocal ? "identity" : "gzip")
             if let file = request.file {
                 let size = try FileManager.default.attributesOfItem(atPath: file.path)[.size] as? NSNumber
-                let pieces = FilePieces(file: file, offset: request.fileOffset)
+                let pieces = FileChunks(file: file, offset: request.fileOffset)
                 message.body = .stream(pieces, length: .known(max((size?.int64Value ?? 0) - request.fileOffset, 0)))
             } else if request.method == .post {
                 message.body = .bytes(ByteBuffer(bytes: request.body))
@@ -68,7 +68,7 @@
         /// Returns the final response.
         private func answer(to message: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
             var message = message
-            for _ in 0...Self.mostRedirects {
+            for _ in 0...Self.maxRedirects {
                 let response = try await client.execute(message, deadline: .distantFuture)
                 guard let next = try message.redirected(by: response) else { return response }
                 message = next
@@ -76,14 +76,14 @@
             throw HTTPClientError.redirectLimitReached
         }
 
-        private static let mostRedirects = 5
+        private static let maxRedirects = 5
 
         private func exchange(_ message: HTTPClientRequest, by client: HTTPClient) async throws -> RelayResponse {
             let response = try await answer(to: message, by: client)
             var body: [UInt8] = []
             let length = response.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0
             body.reserveCapacity(min(max(length, 0), 1 << 26))
-            for try await piece in response.body { body.append(contentsOf: piece.readableBytesView) }
+            for try await chunk in response.body { body.append(contentsOf: chunk.readableBytesView) }
             try Task.checkCancellation()
             return RelayResponse(
                 status: Int(response.status.code),
@@ -97,7 +97,7 @@
     ///
     /// Clients live as long as the process and keep idle connections open for a minute.
     private enum HTTPClients {
-        private struct Kind: Hashable {
+        private struct ClientKey: Hashable {
             var milliseconds: Int64
             var proxy: ProxyAddress?
         }
@@ -106,35 +106,35 @@
         private static let variables = ProcessInfo.processInfo.environment.filter {
             $0.key.lowercased().hasSuffix("_proxy")
         }
-        private static let clients = Mutex<[Kind: HTTPClient]>([:])
+        private static let clients = Mutex<[ClientKey: HTTPClient]>([:])
         /// The maximum number of clients.
         ///
         /// Beyond it, a request uses a client with the same proxy and another timeout.
-        private static let mostKinds = 32
+        private static let maxClients = 32
 
         static func client(timeout: TimeInterval, to url: URL) throws(TransportError) -> HTTPClient {
             let proxy = variables.isEmpty ? nil : ProxyAddress(for: url, environment: variables)
             guard proxy.map({ PortNumber.range.contains($0.port) }) ?? true else {
                 throw .unreachable("The port in the proxy's address is not between 1 and 65535.")
             }
-            let kind = Kind(milliseconds: Int64(min(max(timeout, 0.001), 1e9) * 1000), proxy: proxy)
+            let clientKey = ClientKey(milliseconds: Int64(min(max(timeout, 0.001), 1e9) * 1000), proxy: proxy)
             return clients.withLock { clients in
-                if let known = clients[kind] { return known }
-                if clients.count >= mostKinds, let near = clients.first(where: { $0.key.proxy == proxy }) {
+                if let known = clients[clientKey] { return known }
+                if clients.count >= maxClients, let near = clients.first(where: { $0.key.proxy == proxy }) {
                     return near.value
                 }
-                let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration(kind))
-                clients[kind] = made
+                let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration(clientKey))
+                clients[clientKey] = made
                 return made
             }
         }
 
-        private static func configuration(_ kind: Kind) -> HTTPClient.Configuration {
-            let wait = TimeAmount.milliseconds(kind.milliseconds)
+        private static func configuration(_ clientKey: ClientKey) -> HTTPClient.Configuration {
+            let wait = TimeAmount.milliseconds(clientKey.milliseconds)
             var configuration = HTTPClient.Configuration(
                 redirectConfiguration: .disallow,
                 timeout: .init(connect: min(wait, .seconds(30)), read: wait, write: wait),
-                proxy: kind.proxy.map { .server(host: $0.host, port: $0.port) },
+                proxy: clientKey.proxy.map { .server(host: $0.host, port: $0.port) },
                 decompression: .enabled(limit: .size(1 << 30))
             )
             configuration.httpVersion = .http1Only
@@ -146,7 +146,7 @@
     }
 
     /// A file's content, read in chunks while it is sent.
-    private struct FilePieces: AsyncSequence, Sendable {
+    private struct FileChunks: AsyncSequence, Sendable {
         let file: URL
         let offset: Int64
 
@@ -162,8 +162,8 @@
 
             mutating func next() async throws -> ByteBuffer? {
                 let handle = try opened()
-                guard let piece = try handle.read(upToCount: 1 << 18), !piece.isEmpty else { return nil }
-                return ByteBuffer(bytes: piece)
+                guard let chunk = try handle.read(upToCount: 1 << 18), !chunk.isEmpty else { return nil }
+                return ByteBuffer(bytes: chunk)
             }
 
             private mutating func opened() throws -> FileHandle {
@@ -196,8 +196,8 @@
             case let error as IOError where error.errnoCode == ECONNREFUSED: self = .unreachable("\(error)")
             default:
                 // Untrusted certificates and host names that do not match the certificate.
-                let kind = String(reflecting: Swift.type(of: error))
-                self = kind.hasPrefix("NIOSSL") ? .unreachable("\(error)") : .answerLost("\(error)")
+                let clientKey = String(reflecting: Swift.type(of: error))
+                self = clientKey.hasPrefix("NIOSSL") ? .unreachable("\(error)") : .answerLost("\(error)")
             }
         }
 

@@ -13,10 +13,10 @@ package struct RelayConnection: Sendable {
     package var deviceID: String
     package var transport: any RelayTransport
     /// Facts about the current user; shared by copies of this value.
-    package let caller: CallerMemory
+    package let caller: CallerInfo
     /// The notice connection of all engines; shared by copies of this value, and by later connections of the same
     /// container.
-    package let notices: NoticeStation
+    package let notices: NoticeMultiplexer
     /// Creates the socket of the notice connection; `nil` for the system's sockets, or for none with a relay in this
     /// process.
     package var sockets: (any SocketConnector)?
@@ -27,7 +27,7 @@ package struct RelayConnection: Sendable {
     /// The zone keys that have been opened; shared by copies of this value.
     package let zoneKeys: ZoneKeyring
     /// Writes whose responses were lost; shared by copies of this value.
-    package let lostWrites = LostWrites()
+    package let idempotencyCache = IdempotencyCache()
 
     package init(
         container: String,
@@ -37,7 +37,7 @@ package struct RelayConnection: Sendable {
         deviceID: String,
         transport: any RelayTransport,
         sockets: (any SocketConnector)? = nil,
-        notices: NoticeStation = NoticeStation()
+        notices: NoticeMultiplexer = NoticeMultiplexer()
     ) {
         self.container = container
         self.environment = environment
@@ -50,9 +50,9 @@ package struct RelayConnection: Sendable {
         let zoneKeys = ZoneKeyring(of: container)
         self.zoneKeys = zoneKeys
         let links = url?.appendingPathComponent("share/\(container)/\(environment.rawValue)")
-        caller = CallerMemory(links: links, keys: zoneKeys) {
-            // Not this connection, because its `CallerMemory` holds the keeper: that would be a retain cycle.
-            AssetKeeper(
+        caller = CallerInfo(links: links, keys: zoneKeys) {
+            // Not this connection, because its `CallerInfo` retains the asset client: that would be a retain cycle.
+            AssetClient(
                 RelayConnection(
                     container: container,
                     environment: environment,
@@ -66,7 +66,7 @@ package struct RelayConnection: Sendable {
         }
     }
 
-    package init(container: String, endpoint: RelayEndpoint, notices: NoticeStation = NoticeStation()) {
+    package init(container: String, endpoint: RelayEndpoint, notices: NoticeMultiplexer = NoticeMultiplexer()) {
         self.init(
             container: container,
             environment: endpoint.environment,
@@ -89,52 +89,52 @@ extension RelayConnection {
     /// Stores the current user's record name from a response of a generation.
     ///
     /// Names of earlier accounts are ignored.
-    func learn(callerName: String, generation: Int) {
+    func setCallerName(callerName: String, generation: Int) {
         guard generation == credentials.current.generation else { return }
-        caller.learn(callerName, generation: generation)
+        caller.setCallerName(callerName, generation: generation)
     }
 }
 
 /// Facts about the current user for reading responses: the record name, when it is known, and the base URL of share
 /// links.
-package final class CallerMemory: Sendable {
+package final class CallerInfo: Sendable {
     private let name = Mutex<(text: String?, generation: Int)>((nil, 0))
     /// Whether a caller got the result that the account cannot be determined, and waits for a change.
-    private let awaited = Mutex(false)
+    private let waitingForAccount = Mutex(false)
     /// The relay's base URL for this container's share links.
     private let links: URL
     /// Decrypts encrypted values.
     let keys: ZoneKeyring?
-    private let makeKeeper: (@Sendable () -> AssetKeeper)?
-    private let keeper = Mutex<AssetKeeper?>(nil)
+    private let makeClient: (@Sendable () -> AssetClient)?
+    private let assetClient = Mutex<AssetClient?>(nil)
 
     /// For a relay in this process, which has no URL, `links` is a placeholder.
     package init(
         links: URL? = nil,
         keys: ZoneKeyring? = nil,
-        assets: (@Sendable () -> AssetKeeper)? = nil
+        assets: (@Sendable () -> AssetClient)? = nil
     ) {
         self.links = links ?? URL(filePath: "/zonecast/share")
         self.keys = keys
-        makeKeeper = assets
+        makeClient = assets
     }
 
     /// The asset files of this connection; `nil` without a connection.
-    package var assets: AssetKeeper? {
-        keeper.withLock { keeper in
-            if keeper == nil { keeper = makeKeeper?() }
-            return keeper
+    package var assets: AssetClient? {
+        assetClient.withLock { assetClient in
+            if assetClient == nil { assetClient = makeClient?() }
+            return assetClient
         }
     }
 
-    /// Returns another keeper with its own folder.
-    package func newKeeper() -> AssetKeeper? { makeKeeper?() }
+    /// Returns another asset client with its own folder.
+    package func makeAssetClient() -> AssetClient? { makeClient?() }
 
     /// Returns a copy with the user's name from a file, to read records before any request; `self` if the name is
     /// known.
-    package func named(_ name: String?) -> CallerMemory {
+    package func named(_ name: String?) -> CallerInfo {
         guard recordName == nil, let name else { return self }
-        let copy = CallerMemory(links: links, keys: keys, assets: makeKeeper)
+        let copy = CallerInfo(links: links, keys: keys, assets: makeClient)
         copy.recordName = name
         return copy
     }
@@ -162,34 +162,34 @@ package final class CallerMemory: Sendable {
     /// Stores a name from a response of a generation.
     ///
     /// Names of earlier generations are ignored.
-    package func learn(_ recordName: String, generation: Int) {
+    package func setCallerName(_ recordName: String, generation: Int) {
         let isNews = name.withLock { name in
             guard generation >= name.generation else { return false }
             name = (recordName, generation)
             return true
         }
-        if isNews { endAwaiting() }
+        if isNews { endWaitingForAccount() }
     }
 
-    var isAwaited: Bool { awaited.withLock { $0 } }
+    var isWaitingForAccount: Bool { waitingForAccount.withLock { $0 } }
 
     /// Called when a caller waits for `CKAccountChanged`, because the account could not be determined.
     ///
     /// Returns `false` if another caller already waits.
-    func beginAwaiting() -> Bool {
-        awaited.withLock { awaited in
-            defer { awaited = true }
-            return !awaited
+    func beginWaitingForAccount() -> Bool {
+        waitingForAccount.withLock { waitingForAccount in
+            defer { waitingForAccount = true }
+            return !waitingForAccount
         }
     }
 
     /// Called when the relay has responded.
     ///
     /// Posts `CKAccountChanged` if a caller waits.
-    func endAwaiting() {
-        let wasAwaited = awaited.withLock { awaited in
-            defer { awaited = false }
-            return awaited
+    func endWaitingForAccount() {
+        let wasAwaited = waitingForAccount.withLock { waitingForAccount in
+            defer { waitingForAccount = false }
+            return waitingForAccount
         }
         if wasAwaited { NotificationCenter.default.post(name: .CKAccountChanged, object: nil) }
     }
@@ -230,7 +230,7 @@ package final class RelaySession: Sendable {
     }
 
     package func connection() throws(CKError) -> RelayConnection {
-        if let connection = fixed ?? ConfiguredRelays.connection(for: container) { return connection }
+        if let connection = fixed ?? RelayConfiguration.connection(for: container) { return connection }
         throw CKError(
             .badContainer,
             "No relay is configured for \(container). Set ZONECAST_URL, or call CKContainer.configure(_:) before the first request."
@@ -240,18 +240,18 @@ package final class RelaySession: Sendable {
     /// Returns the connection as soon as there is one; `nil` if the task is cancelled first.
     package func connectionOnceConfigured() async -> RelayConnection? {
         if let fixed { return fixed }
-        return await ConfiguredRelays.firstConnection(for: container)
+        return await RelayConfiguration.firstConnection(for: container)
     }
 }
 
 /// The relays of the process: those set by `CKContainer.configure`, else those in the environment.
-package enum ConfiguredRelays {
+package enum RelayConfiguration {
     private struct State {
         var general: RelayEndpoint?
         var endpoints: [String: RelayEndpoint] = [:]
         var connections: [String: RelayConnection] = [:]
         /// Listeners for a container's notices continue to listen when its relay changes.
-        var notices: [String: NoticeStation] = [:]
+        var notices: [String: NoticeMultiplexer] = [:]
         var defaultContainer: String?
         /// The tasks that wait for a container's relay.
         var waiting: [UUID: AsyncStream<Void>.Continuation] = [:]
@@ -275,7 +275,7 @@ package enum ConfiguredRelays {
         waiting.forEach { $0.yield() }
         guard !replaced.isEmpty else { return }
         // Running engines and mirrors then check which user is signed in, as after a sign-in.
-        Task(executorPreference: OwnThreads.lane) {
+        Task(executorPreference: BlockingThreads.executor) {
             for container in replaced {
                 guard let connection = connection(for: container) else { continue }
                 await connection.notices.accountReplaced(over: connection)
@@ -300,10 +300,10 @@ package enum ConfiguredRelays {
     package static func connection(for container: String) -> RelayConnection? {
         state.withLock { state in
             if let known = state.connections[container] { return known }
-            guard let endpoint = state.endpoints[container] ?? state.general ?? Self.endpointOfProcess else {
+            guard let endpoint = state.endpoints[container] ?? state.general ?? Self.processEndpoint else {
                 return nil
             }
-            let notices = state.notices[container] ?? NoticeStation()
+            let notices = state.notices[container] ?? NoticeMultiplexer()
             let made = RelayConnection(container: container, endpoint: endpoint, notices: notices)
             state.connections[container] = made
             state.notices[container] = notices
@@ -312,7 +312,7 @@ package enum ConfiguredRelays {
     }
 
     /// The endpoint from the environment: from the file that it names, else from its variables.
-    private static var endpointOfProcess: RelayEndpoint? {
+    private static var processEndpoint: RelayEndpoint? {
         let variables = ProcessInfo.processInfo.environment
         if let path = variables["ZONECAST_CONFIG"], !path.isEmpty {
             return try? RelayEndpoint(contentsOf: URL(fileURLWithPath: path))
@@ -372,25 +372,25 @@ package struct CallFailure: Error {
 package struct AccountBinding: Sendable {
     @TaskLocal package static var current: AccountBinding?
 
-    /// Identifies the connection; a connection that replaces it with the same station is treated as the same.
-    private let station: NoticeStation
+    /// Identifies the connection; a connection that replaces it with the same multiplexer is treated as the same.
+    private let multiplexer: NoticeMultiplexer
     private let generation: Int
 
     package init(_ connection: RelayConnection, generation: Int) {
-        station = connection.notices
+        multiplexer = connection.notices
         self.generation = generation
     }
 
     /// Returns the sign-in that this task works for on a connection, or else the current one.
-    package static func ofNow(_ connection: RelayConnection) -> AccountBinding {
-        if let current, current.station === connection.notices { return current }
+    package static func forCurrentTask(_ connection: RelayConnection) -> AccountBinding {
+        if let current, current.multiplexer === connection.notices { return current }
         return AccountBinding(connection, generation: connection.credentials.current.generation)
     }
 
     /// Runs `work` and sends its requests only as this sign-in.
     ///
     /// `work` must not call the app's code, because requests of the app do not belong to this sign-in.
-    func during<Result>(_ work: () async throws(CKError) -> Result) async throws(CKError) -> Result {
+    func perform<Result>(_ work: () async throws(CKError) -> Result) async throws(CKError) -> Result {
         do {
             return try await Self.$current.withValue(self) { try await work() }
         } catch {
@@ -400,8 +400,8 @@ package struct AccountBinding: Sendable {
 
     /// Throws if the task works for another sign-in than this one.
     fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
-        guard let current, current.station === connection.notices,
-            current.generation != generation, isHeeded
+        guard let current, current.multiplexer === connection.notices,
+            current.generation != generation, isEnforced
         else { return }
         throw CallFailure(
             error: CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
@@ -433,7 +433,7 @@ extension RelayConnection {
             }
             try AccountBinding.check(self, fresh.generation)
             let document = try await exchange(call, fresh.token, fresh.generation)
-            await notices.signedInAgain()
+            await notices.tokenReplaced()
             return document
         }
     }

@@ -188,11 +188,11 @@ package struct ProxyAddress: Hashable, Sendable {
 
 /// The end of the time that an app allows for an operation, measured by the clock of the operation's container.
 struct Deadline: Sendable, Hashable {
-    let moment: Moment
-    private let time: Timekeeper
+    let moment: Instant
+    private let time: Scheduler
 
     /// Creates a deadline that ends after `wait`, counted from now.
-    init(in wait: Duration, by time: Timekeeper) {
+    init(in wait: Duration, by time: Scheduler) {
         moment = time.now() + wait
         self.time = time
     }

@@ -82,7 +82,7 @@
                         } else {
                             session.dataTask(with: request, completionHandler: heard)
                         }
-                    exchange.hold(task)
+                    exchange.attach(task)
                     task.resume()
                 }
             } onCancel: {
@@ -141,7 +141,7 @@
             return !isCancelled
         }
 
-        func hold(_ task: URLSessionDataTask) {
+        func attach(_ task: URLSessionDataTask) {
             let isCancelled = state.withLock { state in
                 if !state.isCancelled { state.task = task }
                 return state.isCancelled

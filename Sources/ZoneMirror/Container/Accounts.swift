@@ -78,9 +78,9 @@ extension MirroredContainer {
 
     /// Returns whether a store would be opened without a user: its container has no user and cannot sign in on its
     /// own.
-    static func isOpenToNobody(_ cloud: CloudOptions) -> Bool {
+    static func opensWithoutUser(_ cloud: CloudOptions) -> Bool {
         guard let connection = try? cloud.container.session.connection() else { return false }
-        return !connection.credentials.namesUser
+        return !connection.credentials.identifiesUser
     }
 
     // MARK: Account changes
@@ -90,13 +90,13 @@ extension MirroredContainer {
     /// While files are being replaced, the syncs of the old files are stopped. A report of theirs that waits here
     /// meanwhile is cancelled with them. A report for a file that is no longer open was already handled: its user may
     /// have signed in again.
-    func accountChanged(_ change: AccountGate.Change, in file: StoreFile) async {
-        guard await switching.enterUnlessCancelled() else { return }
-        defer { switching.leave() }
+    func accountChanged(_ change: AccountCheck.Change, in file: StoreFile) async {
+        guard await switchLock.enterUnlessCancelled() else { return }
+        defer { switchLock.leave() }
         guard stores.file(file.id) === file else { return }
         // Of several containers' public stores, one may be open without a user while the user of another is signed in.
         if case .signedOut(of: nil) = change,
-            descriptions.compactMap(\.cloud).contains(where: { !Self.isOpenToNobody($0) })
+            descriptions.compactMap(\.cloud).contains(where: { !Self.opensWithoutUser($0) })
         {
             return
         }
@@ -105,10 +105,10 @@ extension MirroredContainer {
         let isSignedOut = if case .signedOut = change { true } else { false }
         stores.account = Account(
             user: isSignedOut ? nil : current ?? before.user,
-            standing: current == nil ? .signedOut : .signedIn
+            status: current == nil ? .signedOut : .signedIn
         )
         // Several stores report the same change, and report it again before each retry.
-        if before != stores.account { tell(.account(previous: before.user, current: current)) }
+        if before != stores.account { postEvent(.account(previous: before.user, current: current)) }
         remember(current)
         // Files are replaced in a separate task, because that stops the sync that reports the change. A report of this
         // user by another store does not mean that this store's file was replaced.
@@ -116,7 +116,7 @@ extension MirroredContainer {
         case .is(let user, let previous?) where previous != user:
             startSwitch(to: user) { await $0.switchFiles(to: user, from: previous) }
         case .signedOut(of: let user?):
-            startSwitch(to: AccountFiles.nobody) { await $0.settleSignOut(of: user, isOpen: true) }
+            startSwitch(to: AccountFiles.noUser) { await $0.applySignOutChoice(of: user, isOpen: true) }
         case .is, .refused, .signedOut: break
         }
     }
@@ -134,14 +134,14 @@ extension MirroredContainer {
         }
     }
 
-    private func tell(_ detail: MirrorEvent.Detail) {
+    private func postEvent(_ detail: MirrorEvent.Detail) {
         guard let store = descriptions.first(where: { $0.cloud != nil })?.id else { return }
-        tell(detail, of: store)
+        postEvent(detail, of: store)
     }
 
-    private func tell(_ detail: MirrorEvent.Detail, of store: StoreID) {
+    private func postEvent(_ detail: MirrorEvent.Detail, of store: StoreID) {
         let now = conditions.wallClock()
-        board.post(
+        broadcaster.post(
             MirrorEvent(
                 id: 0,
                 store: store,
@@ -180,11 +180,11 @@ extension MirroredContainer {
     /// Opens the files of another user, or those used without a user, in the private and shared stores.
     private func switchFiles(to user: String, from previous: String) async {
         var adopts: AccountPolicy.SignInChoice = .leave
-        if previous == AccountFiles.nobody { adopts = await signInChoice(user) }
-        await switching.enter()
-        defer { switching.leave() }
+        if previous == AccountFiles.noUser { adopts = await signInChoice(user) }
+        await switchLock.enter()
+        defer { switchLock.leave() }
         // A later sign-in is handled by its own call.
-        let isStill = stores.account == Account(user: user, standing: .signedIn)
+        let isStill = stores.account == Account(user: user, status: .signedIn)
         guard isStill, !state.withLock({ $0.isClosed }) else { return }
         for description in ownDescriptions { await switchFile(of: description, to: user, adopts) }
     }
@@ -201,17 +201,17 @@ extension MirroredContainer {
             return state.syncs.removeValue(forKey: description.id)
         }
         await old?.stop()
-        var gone: String?
+        var signedOutUser: String?
         do {
             var accounts = AccountFiles.load(description.url)
             _ = accounts.assign(user, of: description.url)
             // The map must be stored first; otherwise the next start would open the previous user's file.
             try accounts.store(description.url)
-            try self.open(description, for: user, &gone)
+            try self.open(description, for: user, &signedOutUser)
         } catch {
             // The previous file belongs to another user, so the store stays without a file.
-            await stores.putAway(description.id)
-            return tell(.storeClosed(MirrorError(from: error).explanation), of: description.id)
+            await stores.closeFile(description.id)
+            return postEvent(.storeClosed(MirrorError(from: error).explanation), of: description.id)
         }
         state.withLock { $0.views }?.fileReplaced(behind: description.id)
         if let file = stores.file(description.id) {
@@ -224,14 +224,14 @@ extension MirroredContainer {
     // MARK: Signing out
 
     /// Applies the application's decision about a user's files; `isOpen` means that the stores still have them open.
-    func settleSignOut(of user: String, isOpen: Bool) async {
+    func applySignOutChoice(of user: String, isOpen: Bool) async {
         let choice = await accountPolicy.signedOut(.init(user: user, unsent: unsent(of: user)))
-        await switching.enter()
-        defer { switching.leave() }
-        guard !state.withLock({ $0.isClosed }), isOpen == false || stores.account.standing == .signedOut else { return }
+        await switchLock.enter()
+        defer { switchLock.leave() }
+        guard !state.withLock({ $0.isClosed }), isOpen == false || stores.account.status == .signedOut else { return }
         for description in ownDescriptions {
             let path = AccountFiles.load(description.url).path(for: user, of: description.url)
-            if isOpen { await switchFile(of: description, to: AccountFiles.nobody, .leave) }
+            if isOpen { await switchFile(of: description, to: AccountFiles.noUser, .leave) }
             switch choice {
             case .keepClosed: break
             case .keepLocal: try? keepLocal(path, description)
@@ -275,7 +275,7 @@ extension MirroredContainer {
         let counts = localObjects
         guard !counts.isEmpty else { return .leave }
         let choice = await accountPolicy.signedIn(.init(user: user, localObjects: counts))
-        if choice == .leave { tell(.localData(counts.values.reduce(0, +))) }
+        if choice == .leave { postEvent(.localData(counts.values.reduce(0, +))) }
         return choice
     }
 
@@ -286,22 +286,22 @@ extension MirroredContainer {
     public var localObjects: [StoreID: Int] {
         var counts: [StoreID: Int] = [:]
         for description in ownDescriptions where description.cloud?.scope == .private {
-            let path = AccountFiles.load(description.url).nobodysPath(of: description.url) ?? description.url.path
+            let path = AccountFiles.load(description.url).signedOutPath(of: description.url) ?? description.url.path
             let entities = model.tables(in: description.configuration).filter { $0.entity != nil }.map(\.name)
-            let count = (try? Self.ownerless(entities, inFileAt: path)) ?? 0
+            let count = (try? Self.countUnownedObjects(entities, inFileAt: path)) ?? 0
             if count > 0 { counts[description.id] = count }
         }
         return counts
     }
 
     /// Returns how many objects without a user a file holds; 0 if they belong to a user.
-    private static func ownerless(_ entities: [String], inFileAt path: String) throws -> Int {
+    private static func countUnownedObjects(_ entities: [String], inFileAt path: String) throws -> Int {
         guard FileManager.default.fileExists(atPath: path) else { return 0 }
         var configuration = Configuration()
         configuration.readonly = true
         return try DatabaseQueue(path: path, configuration: configuration).read { db in
             let owner = try db.tableExists("mirror_state") ? try State.text(db, .account) : nil
-            guard owner == nil || owner == AccountFiles.nobody else { return 0 }
+            guard owner == nil || owner == AccountFiles.noUser else { return 0 }
             return try entities.reduce(0) { sum, name in
                 guard try db.tableExists(name) else { return sum }
                 return sum + (try Int.fetchOne(db, sql: "SELECT count(*) FROM \(name.quoted)") ?? 0)
@@ -316,9 +316,9 @@ extension MirroredContainer {
     /// - Throws: `relay` if no user is signed in; SQLite's errors.
     @discardableResult
     public func adoptLocalData(_ choice: AccountPolicy.SignInChoice = .adopt) async throws(MirrorError) -> Int {
-        await switching.enter()
-        defer { switching.leave() }
-        guard stores.account.standing == .signedIn else {
+        await switchLock.enter()
+        defer { switchLock.leave() }
+        guard stores.account.status == .signedIn else {
             throw MirrorError(.relay, "No user is signed in who could own the objects. Sign in first.")
         }
         guard choice != .leave else { return 0 }
@@ -341,7 +341,7 @@ extension MirroredContainer {
         _ choice: AccountPolicy.SignInChoice
     ) throws -> Int {
         guard description.cloud?.scope == .private,
-            let path = AccountFiles.load(description.url).nobodysPath(of: description.url), path != file.path,
+            let path = AccountFiles.load(description.url).signedOutPath(of: description.url), path != file.path,
             let from = try closedFile(description, path)
         else { return 0 }
         var keys: [String: [String]]?
@@ -389,18 +389,18 @@ struct AccountFiles: Codable {
     func store(_ url: URL) throws { try JSONEncoder().encode(self).write(to: Self.place(url), options: .atomic) }
 
     /// The account used while no user is signed in.
-    static let nobody = ""
+    static let noUser = ""
 
-    var lastUser: String? { last == Self.nobody ? nil : last }
+    var lastUser: String? { last == Self.noUser ? nil : last }
 
     /// The path of the data written without a user; `nil` if there never were any.
-    func nobodysPath(of url: URL) -> String? { files[Self.nobody] == nil ? nil : path(for: Self.nobody, of: url) }
+    func signedOutPath(of url: URL) -> String? { files[Self.noUser] == nil ? nil : path(for: Self.noUser, of: url) }
 
     /// Forgets a user whose files were deleted.
     mutating func forget(_ user: String) {
         // The store's own file is not given to another user; only its name is free.
         if files[user] != nil { files[user] = nil }
-        if last == user { last = Self.nobody }
+        if last == user { last = Self.noUser }
     }
 
     /// Returns the path of a user's file; `nil` means the last user, or none yet.

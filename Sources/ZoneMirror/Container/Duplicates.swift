@@ -30,11 +30,11 @@ extension MirroredContainer {
             if let unknown = keys.first(where: { table.index[$0] == nil }) {
                 throw MirrorError(.unknownProperty, "\(T.entityName) has no stored property \(unknown).")
             }
-            let judge = Permissions(file: file, account: stores.account)
+            let permissions = Permissions(file: file, account: stores.account)
             count += try await writing(file.id) { db in
-                let count = try Duplicates(db: db, file: file, table: table).mark(by: keys, judge: judge)
+                let count = try Duplicates(db: db, file: file, table: table).mark(by: keys, permissions: permissions)
                 // A local store has no other devices to wait for.
-                if !file.isMirrored { try Duplicates.removeSettled(db, file) }
+                if !file.isMirrored { try Duplicates.removeConfirmed(db, file) }
                 return count
             }
         }
@@ -46,9 +46,9 @@ extension MirroredContainer {
 struct Duplicates {
     let db: Database
     let file: StoreFile
-    let table: TableForm
+    let table: TableLayout
 
-    func mark(by keys: [String], judge: Permissions) throws -> Int {
+    func mark(by keys: [String], permissions: Permissions) throws -> Int {
         let columns = keys.map { "t.\($0.quoted)" }.joined(separator: ", ")
         let text = String(decoding: try JSONEncoder().encode(keys), as: UTF8.self)
         let sql = """
@@ -68,12 +68,12 @@ struct Duplicates {
         }
         var count = 0
         for ids in groups.values where ids.count > 1 {
-            guard let keeper = ids.first else { continue }
-            for id in ids.dropFirst() where try judge.canDelete(db, oid: id) {
-                try moveLinks(from: id, to: keeper)
+            guard let survivor = ids.first else { continue }
+            for id in ids.dropFirst() where try permissions.canDelete(db, oid: id) {
+                try moveLinks(from: id, to: survivor)
                 try db.execute(
                     sql: "INSERT INTO mirror_duplicate(oid, entity, keeper, keys) VALUES (?, ?, ?, ?)",
-                    arguments: [id, table.name, keeper, text]
+                    arguments: [id, table.name, survivor, text]
                 )
                 count += 1
             }
@@ -88,12 +88,12 @@ struct Duplicates {
     }
 
     /// Moves the links to one object to the other.
-    private func moveLinks(from id: String, to keeper: String) throws {
+    private func moveLinks(from id: String, to survivor: String) throws {
         for other in file.mapping.tables.values {
             for position in other.links where other.columns[position].link?.destination == table.name {
                 let column = other.columns[position]
                 if case .pairs(let form) = other.kind {
-                    try movePairs(form, column.name, from: id, to: keeper)
+                    try movePairs(form, column.name, from: id, to: survivor)
                     continue
                 }
                 let (name, link) = (other.name.quoted, column.name.quoted)
@@ -102,19 +102,19 @@ struct Duplicates {
                 let free = isSingle ? " AND NOT EXISTS (SELECT 1 FROM \(name) WHERE \(link) = ?1)" : ""
                 try db.execute(
                     sql: "UPDATE \(name) SET \(link) = ?1 WHERE \(link) = ?2\(free)",
-                    arguments: [keeper, id]
+                    arguments: [survivor, id]
                 )
             }
         }
     }
 
     /// Moves many-to-many links, whose ids are derived from their ends.
-    private func movePairs(_ form: PairForm, _ column: String, from id: String, to keeper: String) throws {
+    private func movePairs(_ form: JoinTableLayout, _ column: String, from id: String, to survivor: String) throws {
         let name = form.tableName.quoted
         let sql = "SELECT id, source, target FROM \(name) WHERE \(column.quoted) = ?"
         for row in try Row.fetchAll(db, sql: sql, arguments: [id]) {
             var (source, target): (String?, String?) = (row[1], row[2])
-            if column == "source" { source = keeper } else { target = keeper }
+            if column == "source" { source = survivor } else { target = survivor }
             try db.execute(sql: "DELETE FROM \(name) WHERE id = ?", arguments: [row[0] as String])
             guard let source, let target else { continue }
             try db.execute(
@@ -128,7 +128,7 @@ struct Duplicates {
     }
 
     /// Clears links with a cascade rule whose target both objects have, so that it is not deleted.
-    private func keepTargets(of id: String, for keeper: String) throws {
+    private func keepTargets(of id: String, for survivor: String) throws {
         for position in table.links where table.columns[position].link?.deleteRule == .cascade {
             let (name, column) = (table.name.quoted, table.columns[position].name.quoted)
             try db.execute(
@@ -136,7 +136,7 @@ struct Duplicates {
                     UPDATE \(name) SET \(column) = NULL
                     WHERE id = ? AND \(column) = (SELECT \(column) FROM \(name) WHERE id = ?)
                     """,
-                arguments: [id, keeper]
+                arguments: [id, survivor]
             )
         }
     }
@@ -145,35 +145,35 @@ struct Duplicates {
     static func markAdopted(_ db: Database, _ file: StoreFile) throws {
         guard let text = try State.text(db, .mergeKeys) else { return }
         let keys = (try? JSONDecoder().decode([String: [String]].self, from: Data(text.utf8))) ?? [:]
-        let account = Account(user: try State.text(db, .account), standing: .signedIn)
+        let account = Account(user: try State.text(db, .account), status: .signedIn)
         for (name, properties) in keys.sorted(by: { $0.key < $1.key }) {
             guard let table = file.mapping.tables[name], !properties.isEmpty,
                 properties.allSatisfy({ table.index[$0] != nil })
             else { continue }
-            let judge = Permissions(file: file, account: account)
-            _ = try Duplicates(db: db, file: file, table: table).mark(by: properties, judge: judge)
+            let permissions = Permissions(file: file, account: account)
+            _ = try Duplicates(db: db, file: file, table: table).mark(by: properties, permissions: permissions)
         }
         try State.set(db, .mergeKeys, nil)
     }
 
     /// Removes duplicates marked before the last send, if they still are duplicates; called after a successful fetch.
-    static func removeSettled(_ db: Database, _ file: StoreFile) throws {
+    static func removeConfirmed(_ db: Database, _ file: StoreFile) throws {
         let sql = """
             SELECT oid, entity, keeper, keys FROM mirror_duplicate
             WHERE isExported = 1 OR NOT EXISTS (SELECT 1 FROM mirror_outbox)
             """
         for row in try Row.fetchAll(db, sql: sql) {
-            let (oid, entity, keeper, text): (String, String, String, String) = (row[0], row[1], row[2], row[3])
+            let (oid, entity, survivor, text): (String, String, String, String) = (row[0], row[1], row[2], row[3])
             let keys = (try? JSONDecoder().decode([String].self, from: Data(text.utf8))) ?? []
             if let table = file.mapping.tables[entity] {
-                try Duplicates(db: db, file: file, table: table).remove(oid, doubling: keeper, in: keys)
+                try Duplicates(db: db, file: file, table: table).remove(oid, doubling: survivor, in: keys)
             }
             try db.execute(sql: "DELETE FROM mirror_duplicate WHERE oid = ?", arguments: [oid])
         }
     }
 
     /// Removes a duplicate; links added to it since it was marked are moved to the object that stays.
-    private func remove(_ oid: String, doubling keeper: String, in keys: [String]) throws {
+    private func remove(_ oid: String, doubling survivor: String, in keys: [String]) throws {
         guard keys.allSatisfy({ table.index[$0] != nil }) else { return }
         let name = table.name.quoted
         let agree = keys.map { " AND k.\($0.quoted) = d.\($0.quoted)" }.joined()
@@ -184,11 +184,11 @@ struct Duplicates {
                 SELECT EXISTS (SELECT 1 FROM \(name) d, \(name) k
                 WHERE d.id = ?1 AND k.id = ?2 AND \(zone)?1) IS \(zone)?2)\(agree)\(isLive("k")))
                 """,
-            arguments: [oid, keeper]
+            arguments: [oid, survivor]
         )
         guard isDouble == true else { return }
-        try moveLinks(from: oid, to: keeper)
-        try keepTargets(of: oid, for: keeper)
+        try moveLinks(from: oid, to: survivor)
+        try keepTargets(of: oid, for: survivor)
         try table.delete(db, oid)
     }
 }

@@ -110,7 +110,7 @@ extension MirroredContainer {
             let now = conditions.wallClock()
             let wanted = HistoryReader.Filter(date: date, author: author, entity: entity)
             found += try await writing(file.id) { db in
-                try HistoryReader.seal(db, at: now)
+                try HistoryReader.assignTransaction(db, at: now)
                 return try HistoryReader.fetch(db, file.id, after: token, wanted)
             }
         }
@@ -173,7 +173,7 @@ enum HistoryReader {
     }
 
     /// Assigns changes made by plain SQL to a transaction of their own.
-    static func seal(_ db: Database, at date: Date) throws {
+    static func assignTransaction(_ db: Database, at date: Date) throws {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_change WHERE txn = 0)"
         guard try Bool.fetchOne(db, sql: sql) == true else { return }
         try db.execute(sql: "INSERT INTO mirror_transaction(at) VALUES (?)", arguments: [date.timeIntervalSince1970])

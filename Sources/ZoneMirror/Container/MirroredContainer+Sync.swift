@@ -7,7 +7,7 @@ public import ZoneKit
 /// Observing and controlling the sync.
 extension MirroredContainer {
     /// All events as they happen, after the current state.
-    public var events: AsyncStream<MirrorEvent> { board.listen() }
+    public var events: AsyncStream<MirrorEvent> { broadcaster.listen() }
 
     /// Posted for each event on the default center, on any thread; the event is in the user info.
     public static let eventChangedNotification = Notification.Name("ZoneMirrorEventChangedNotification")
@@ -35,7 +35,7 @@ extension MirroredContainer {
     /// - Throws: `relay` with the error that stopped the sending, with the first refusal, or with what a change waits
     ///   for (`explain` gives it for each object). All other changes were sent then.
     public func sendChanges() async throws(MirrorError) {
-        try await each { try await $0.sendNow() }
+        try await forEachSync { try await $0.sendNow() }
     }
 
     /// Fetches all changes now, and polls public databases.
@@ -45,12 +45,12 @@ extension MirroredContainer {
     /// - Throws: `relay` with the error that stopped the fetching; what was fetched before is stored.
     public func fetchChanges(prioritizedZoneIDs: [CKRecordZone.ID] = []) async throws(MirrorError) {
         let zones = prioritizedZoneIDs.map(\.zone)
-        try await each { try await $0.fetchNow(prioritized: zones) }
+        try await forEachSync { try await $0.fetchNow(prioritized: zones) }
     }
 
     /// Polls the public databases now, regardless of their interval.
     public func pollNow() async throws(MirrorError) {
-        try await each { sync in if sync.isPublic { try await sync.pollNow() } }
+        try await forEachSync { sync in if sync.isPublic { try await sync.pollNow() } }
     }
 
     /// Makes the next fetch read a store's database from the beginning.
@@ -67,8 +67,8 @@ extension MirroredContainer {
         }
     }
 
-    private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
-        let syncs = await settledSyncs()
+    private func forEachSync(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
+        let syncs = await syncsAfterSwitch()
         var failure = trouble(with: syncs.count)
         for sync in syncs {
             do {
@@ -138,7 +138,7 @@ extension MirroredContainer {
         let (time, end) = (conditions.time, wait.end)
         let alarm = Task {
             guard (try? await time.sleep(end)) != nil else { return }
-            wait.finish(.tooLate)
+            wait.finish(.timedOut)
         }
         let ending = await withTaskCancellationHandler {
             await wait.ending
@@ -200,7 +200,7 @@ extension MirroredContainer {
 
 /// A wait for stores to be up to date, which ends once by the first of several causes.
 private final class Wait: Sendable {
-    enum Ending { case upToDate, tooLate, cancelled }
+    enum Ending { case upToDate, timedOut, cancelled }
 
     private struct State {
         var ending: Ending?
@@ -208,10 +208,10 @@ private final class Wait: Sendable {
         var waiter: CheckedContinuation<Ending, Never>?
     }
 
-    let end: Moment
+    let end: Instant
     private let state = Mutex(State())
 
-    init(until end: Moment) { self.end = end }
+    init(until end: Instant) { self.end = end }
 
     var isOver: Bool { state.withLock { $0.ending != nil } }
     var isCancelled: Bool { state.withLock { $0.ending == .cancelled } }

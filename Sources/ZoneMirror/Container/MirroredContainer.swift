@@ -38,10 +38,10 @@ public final class MirroredContainer: Sendable {
 
     package let conditions: MirrorConditions
     let stores: OpenStores
-    let board = EventBoard()
+    let broadcaster = EventBroadcaster()
     let state = Mutex(Contents())
-    let switching = Turnstile()
-    let loading = Turnstile()
+    let switchLock = AsyncLock()
+    let loadLock = AsyncLock()
 
     /// Creates a container; its stores are not open yet.
     ///
@@ -58,7 +58,7 @@ public final class MirroredContainer: Sendable {
         self.model = model
         descriptions = stores
         self.conditions = conditions
-        self.stores = OpenStores(model: model, stores: stores, conditions: conditions, board: board)
+        self.stores = OpenStores(model: model, stores: stores, conditions: conditions, broadcaster: broadcaster)
     }
 
     deinit {
@@ -74,9 +74,9 @@ public final class MirroredContainer: Sendable {
     }
 
     /// Returns the syncs after a replacement of files has ended, during which there are none.
-    func settledSyncs() async -> [MirrorSync] {
-        await switching.enter()
-        defer { switching.leave() }
+    func syncsAfterSwitch() async -> [MirrorSync] {
+        await switchLock.enter()
+        defer { switchLock.leave() }
         return syncs
     }
 
@@ -85,7 +85,7 @@ public final class MirroredContainer: Sendable {
     /// Stops the sync, and closes the files once they are no longer read.
     public func close() async {
         state.withLock { $0.isClosed = true }
-        let syncs = await settledSyncs()
+        let syncs = await syncsAfterSwitch()
         let (listener, watch) = state.withLock { state in
             defer { (state.syncs, state.listener, state.watch) = ([:], nil, nil) }
             return (state.listener, state.watch)
@@ -96,7 +96,7 @@ public final class MirroredContainer: Sendable {
         // Not closed immediately: closing a file during a read would crash.
         await stores.close()
         state.withLock { $0.locks = [:] }
-        board.finish()
+        broadcaster.finish()
     }
 
     /// Closes the files as the end of the process would; for simulations in which nothing else of it runs.
@@ -149,18 +149,18 @@ public final class MirroredContainer: Sendable {
 
     func watchFiles() {
         // A simulation has no other processes, and a timer each second would only slow it down.
-        guard conditions.isAutomatic, conditions.time.surroundings == nil else { return }
+        guard conditions.isAutomatic, conditions.time.testEnvironment == nil else { return }
         let task: Task<Void, Never> = conditions.time.start { [weak self, time = conditions.time] in
             var seen: [StoreID: Int] = [:]
             while !Task.isCancelled {
                 guard (try? await time.sleep(time.now() + Self.fileWatch)) != nil, let self else { return }
-                await self.lookForOutsideCommits(&seen)
+                await self.checkForOutsideCommits(&seen)
             }
         }
         state.withLock { $0.watch = task }
     }
 
-    private func lookForOutsideCommits(_ seen: inout [StoreID: Int]) async {
+    private func checkForOutsideCommits(_ seen: inout [StoreID: Int]) async {
         for file in stores.files {
             let version = try? await file.pool.writeWithoutTransaction {
                 try Int.fetchOne($0, sql: "PRAGMA data_version")
@@ -189,8 +189,8 @@ extension MirroredContainer {
     ///   does not have, `unknownProperty` for an entity or property in the cloud options, `unsupportedStoreVersion` for a
     ///   file of another version of this library, and `storage` with SQLite's error.
     public func loadStores() async throws(MirrorError) {
-        let (opened, gone) = try await openMissing()
-        if let gone { await settleSignOut(of: gone, isOpen: false) }
+        let (opened, signedOutUser) = try await openMissing()
+        if let signedOutUser { await applySignOutChoice(of: signedOutUser, isOpen: false) }
         for description in opened { await sync(description.id)?.start() }
     }
 
@@ -198,19 +198,19 @@ extension MirroredContainer {
     ///
     /// Runs one call at a time: a concurrent call would treat the stores just opened here as another container's, and
     /// close them.
-    private func openMissing() async throws(MirrorError) -> (opened: [StoreDescription], gone: String?) {
-        await loading.enter()
-        defer { loading.leave() }
+    private func openMissing() async throws(MirrorError) -> (opened: [StoreDescription], signedOutUser: String?) {
+        await loadLock.enter()
+        defer { loadLock.leave() }
         let missing = try checkDescriptions()
-        var gone: String?
+        var signedOutUser: String?
         do throws(MirrorError) {
-            for description in missing { try open(description, for: nil, &gone) }
+            for description in missing { try open(description, for: nil, &signedOutUser) }
         } catch {
-            for description in missing { await letGo(description.id) }
+            for description in missing { await discardUnused(description.id) }
             throw error
         }
         listen()
-        return (missing, gone)
+        return (missing, signedOutUser)
     }
 
     /// Starts to observe commits, unless that was done before.
@@ -307,18 +307,18 @@ extension MirroredContainer {
 
     /// Opens a store with a user's file; `nil` means the last user's.
     ///
-    /// Sets `gone` to the last user if no user is signed in any more.
-    func open(_ description: StoreDescription, for user: String?, _ gone: inout String?) throws(MirrorError) {
+    /// Sets `signedOutUser` to the last user if no user is signed in any more.
+    func open(_ description: StoreDescription, for user: String?, _ signedOutUser: inout String?) throws(MirrorError) {
         do {
             try Self.checkFolder(of: description.url.path)
             guard let cloud = description.cloud else {
                 return stores.put(try storeFile(description, description.url.path))
             }
             var accounts = AccountFiles.load(description.url)
-            let user = user ?? (Self.isOpenToNobody(cloud) ? AccountFiles.nobody : nil)
-            if user == AccountFiles.nobody, cloud.scope != .public {
-                if gone == nil { gone = accounts.lastUser }
-                _ = accounts.assign(AccountFiles.nobody, of: description.url)
+            let user = user ?? (Self.opensWithoutUser(cloud) ? AccountFiles.noUser : nil)
+            if user == AccountFiles.noUser, cloud.scope != .public {
+                if signedOutUser == nil { signedOutUser = accounts.lastUser }
+                _ = accounts.assign(AccountFiles.noUser, of: description.url)
                 try accounts.store(description.url)
             }
             let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
@@ -334,15 +334,15 @@ extension MirroredContainer {
                 file: file,
                 cloud: cloud,
                 conditions: conditions,
-                board: board,
+                broadcaster: broadcaster,
                 otherStore: { [stores] in stores.file($0) },
                 accountChanged: { [weak self] change in await self?.accountChanged(change, in: file) }
             )
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
             // A public file names its last user, who may have signed out since.
-            if let known, known != AccountFiles.nobody, stores.account.user == nil, !Self.isOpenToNobody(cloud) {
-                stores.account = Account(user: known, standing: .signedIn)
+            if let known, known != AccountFiles.noUser, stores.account.user == nil, !Self.opensWithoutUser(cloud) {
+                stores.account = Account(user: known, status: .signedIn)
             }
             state.withLock { state in
                 state.accounts[description.id] = accounts
@@ -357,8 +357,8 @@ extension MirroredContainer {
     /// Stores the user whose data a file holds; throws if it holds another user's.
     private static func claim(_ file: StoreFile, for user: String) throws {
         try file.pool.write { db in
-            let holder = try State.text(db, .account)
-            guard holder == nil || holder == user else {
+            let owner = try State.text(db, .account)
+            guard owner == nil || owner == user else {
                 throw MirrorError(
                     .storage,
                     "\(URL(filePath: file.path).lastPathComponent) holds another user's data. Delete the store's .accounts file; it is then created again."
@@ -369,13 +369,13 @@ extension MirroredContainer {
     }
 
     /// Closes a store that was opened but not used yet.
-    private func letGo(_ store: StoreID) async {
+    private func discardUnused(_ store: StoreID) async {
         let sync = state.withLock { state in
             state.accounts[store] = nil
             return state.syncs.removeValue(forKey: store)
         }
         await sync?.stop()
-        await stores.putAway(store)
+        await stores.closeFile(store)
         state.withLock { $0.locks[store] = nil }
     }
 
@@ -389,7 +389,7 @@ extension MirroredContainer {
     }
 
     func storeFile(_ description: StoreDescription, _ path: String) throws -> StoreFile {
-        let isImmediate = conditions.time.surroundings != nil
+        let isImmediate = conditions.time.testEnvironment != nil
         return try StoreFile(description, model: model, path: path, isImmediate: isImmediate)
     }
 }

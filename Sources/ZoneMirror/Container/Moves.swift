@@ -34,11 +34,11 @@ extension MirroredContainer {
         var row = try context.row(of: current)
         if let read = object.id.origin?.row { row = row.edited(as: asked, since: read) }
         for position in table.links { row[position] = .null }
-        if try context.releaseOwn(current) { current = try context.object(T.self, id) ?? current }
+        if try context.saveWithoutCascadingLinks(current) { current = try context.object(T.self, id) ?? current }
         let copy = try context.decode(T.self, RecordName().text, row, nil, [:])
         try context.insert(copy)
         try context.assign(copy, to: store)
-        try context.releaseOthers(of: current)
+        try context.clearInverseLinks(of: current)
         try context.delete(current)
         try context.save()
         return try context.object(T.self, RecordName(copy.id.text)) ?? copy
@@ -47,9 +47,9 @@ extension MirroredContainer {
 
 extension MirrorContext {
     /// Saves an object without the links whose targets its deletion would delete; returns `false` if it has none.
-    fileprivate func releaseOwn<T: SyncedRecord>(_ object: T) throws(MirrorError) -> Bool {
+    fileprivate func saveWithoutCascadingLinks<T: SyncedRecord>(_ object: T) throws(MirrorError) -> Bool {
         guard let (file, entity) = try home(of: object), let table = file.mapping.tables[T.entityName],
-            Permissions.mayDelete(object.id.text, in: file, stores.account)
+            Permissions.canDelete(object.id.text, in: file, stores.account)
         else { return false }
         let key = Key(entity: T.entityName, id: object.id.text)
         let columns = entity.relationships.filter { !$0.isToMany && $0.deleteRule == .cascade }
@@ -65,7 +65,7 @@ extension MirrorContext {
     }
 
     /// Clears the links to an object from objects that its deletion would delete.
-    fileprivate func releaseOthers<T: SyncedRecord>(of object: T) throws(MirrorError) {
+    fileprivate func clearInverseLinks<T: SyncedRecord>(of object: T) throws(MirrorError) {
         guard let (file, entity) = try home(of: object) else { return }
         let (id, files) = (object.id.text, stores.paths)
         for relationship in entity.relationships where relationship.isToMany && relationship.deleteRule == .cascade {
@@ -95,9 +95,9 @@ extension MirrorContext {
 
 extension Permissions {
     /// Returns whether a store lets the user delete an object.
-    fileprivate static func mayDelete(_ oid: String, in file: StoreFile, _ account: Account) -> Bool {
+    fileprivate static func canDelete(_ oid: String, in file: StoreFile, _ account: Account) -> Bool {
         guard file.isMirrored, file.description.unpermittedWrites == .reject else { return true }
-        let judge = Permissions(file: file, account: account)
-        return (try? file.pool.read { try judge.canDelete($0, oid: oid) }) ?? false
+        let permissions = Permissions(file: file, account: account)
+        return (try? file.pool.read { try permissions.canDelete($0, oid: oid) }) ?? false
     }
 }

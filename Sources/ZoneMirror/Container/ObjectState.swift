@@ -66,7 +66,7 @@ extension MirroredContainer {
         }
         let sync = sync(store)
         let isSending = await sync?.inFlight.contains(object.name.text) ?? false
-        let trouble = await sync?.lastTrouble
+        let trouble = await sync?.lastError
         return try await reading(store) { db in
             let explainer = Explainer(db: db, file: file, isSending: isSending, trouble: trouble)
             return try Explainer.addUnread(object, db, file, to: explainer.explain(object))
@@ -83,7 +83,7 @@ private struct Explainer {
 
     func explain(_ object: ObjectID) throws -> Explanation {
         let oid = object.name.text
-        if try OutboxRow.isOfAnother(db, oid) {
+        if try OutboxRow.belongsToOtherUser(db, oid) {
             return Explanation(
                 state: .pending,
                 reason: "Another user of this device has changed it, and the change has not been sent.",
@@ -123,8 +123,11 @@ private struct Explainer {
             return explanation
         }
         var names = file.model.unreadProperties(of: row, table)
-        let misfits = try file.mapping.misfits(in: KnownRecord.find(db, oid: oid)?.serverFields() ?? [:], of: table)
-        names += misfits.filter { !names.contains($0) }
+        let mistypedProperties = try file.mapping.mistypedProperties(
+            in: KnownRecord.find(db, oid: oid)?.serverFields() ?? [:],
+            of: table
+        )
+        names += mistypedProperties.filter { !names.contains($0) }
         guard !names.isEmpty else { return explanation }
         var explanation = explanation
         explanation.unreadProperties = names
@@ -163,7 +166,7 @@ private struct Explainer {
                 next: "The relay's response confirms or rejects it."
             )
         }
-        if row.held != nil {
+        if row.blockReason != nil {
             return Explanation(
                 state: .pending,
                 since: since,
@@ -285,7 +288,7 @@ extension MirroredContainer {
         let now = conditions.wallClock()
         try await writing(store) { db in
             guard let table = file.mapping.tables[object.entity] else { return }
-            if try OutboxRow.isOfAnother(db, object.name.text) {
+            if try OutboxRow.belongsToOtherUser(db, object.name.text) {
                 throw MirrorError(
                     .objectUnavailable,
                     "This change belongs to another user, who can discard it when signed in."
@@ -297,7 +300,7 @@ extension MirroredContainer {
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 let current = try table.row(db, object.name.text)
                 try importer.revert(object.name.text, table, current)
-                if current == nil { try importer.linkAgain(object.name.text, table, deletion: pending.version) }
+                if current == nil { try importer.restoreLinks(object.name.text, table, deletion: pending.version) }
             }
         }
     }

@@ -33,24 +33,24 @@ final class OpenStores: Sendable {
     private struct Listener {
         /// The tables to observe; `nil` means all.
         var tables: Set<String>?
-        var tell: @Sendable (StoreID) -> Void
+        var notify: @Sendable (StoreID) -> Void
         /// Called when there will be no more commits.
         var end: @Sendable () -> Void
     }
 
     let model: MirrorModel
     let conditions: MirrorConditions
-    let tables: [String: TableForm]
+    let tables: [String: TableLayout]
     /// In order of preference, whether or not they are open.
-    private let homes: [(description: StoreDescription, tables: Set<String>)]
+    private let storesByPreference: [(description: StoreDescription, tables: Set<String>)]
     private let state = Mutex(State())
-    private let board: EventBoard
+    private let broadcaster: EventBroadcaster
 
-    init(model: MirrorModel, stores: [StoreDescription], conditions: MirrorConditions, board: EventBoard) {
+    init(model: MirrorModel, stores: [StoreDescription], conditions: MirrorConditions, broadcaster: EventBroadcaster) {
         self.model = model
         self.conditions = conditions
-        self.board = board
-        homes = stores.map { ($0, Set(model.tables(in: $0.configuration).map(\.name))) }
+        self.broadcaster = broadcaster
+        storesByPreference = stores.map { ($0, Set(model.tables(in: $0.configuration).map(\.name))) }
         tables = Dictionary(model.tables(in: nil).map { ($0.name, $0) }) { $1 }
     }
 
@@ -71,7 +71,7 @@ final class OpenStores: Sendable {
 
     func files(holding table: String) -> [StoreFile] { files.filter { $0.mapping.tables[table] != nil } }
 
-    func table(_ name: String) -> TableForm? { tables[name] }
+    func table(_ name: String) -> TableLayout? { tables[name] }
 
     /// Adds a store, or replaces a store's file.
     func put(_ file: StoreFile) {
@@ -101,22 +101,24 @@ final class OpenStores: Sendable {
         }
         listeners.forEach { $0.end() }
         // If the checkpoint fails, the changes stay in the WAL, where the next opening finds them.
-        for file in files { try? await file.pool.putAway() }
+        for file in files { try? await file.pool.closeFile() }
     }
 
     /// Closes the files as the end of the process would.
     func abandon() { for file in files { file.pool.abandon() } }
 
     /// Closes one store's file.
-    func putAway(_ id: StoreID) async {
+    func closeFile(_ id: StoreID) async {
         let file = state.withLock { state in
             state.files.firstIndex { $0.id == id }.map { state.files.remove(at: $0) }
         }
-        try? await file?.pool.putAway()
+        try? await file?.pool.closeFile()
     }
 
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
-        let writable = homes.filter { $0.tables.contains(entity) && !$0.description.isReadOnly }.map(\.description)
+        let writable = storesByPreference.filter { $0.tables.contains(entity) && !$0.description.isReadOnly }.map(
+            \.description
+        )
         guard let home = writable.first(where: { $0.cloud?.scope != .shared }) ?? writable.first else {
             throw MirrorError(.noStoreForEntity, "No writable store holds \(entity).")
         }
@@ -130,19 +132,21 @@ final class OpenStores: Sendable {
         return home.id
     }
 
-    private func place(of store: StoreID) -> Int { homes.firstIndex { $0.description.id == store } ?? homes.count }
+    private func place(of store: StoreID) -> Int {
+        storesByPreference.firstIndex { $0.description.id == store } ?? storesByPreference.count
+    }
 
     // MARK: Commits
 
-    /// Calls `tell` after each commit to one of these tables, on the committing thread, and `end` when the container
+    /// Calls `notify` after each commit to one of these tables, on the committing thread, and `end` when the container
     /// closes.
     func listen(
         to tables: Set<String>?,
         end: @escaping @Sendable () -> Void = {},
-        _ tell: @escaping @Sendable (StoreID) -> Void
+        _ notify: @escaping @Sendable (StoreID) -> Void
     ) -> UUID {
         let id = UUID()
-        state.withLock { $0.listeners[id] = Listener(tables: tables, tell: tell, end: end) }
+        state.withLock { $0.listeners[id] = Listener(tables: tables, notify: notify, end: end) }
         return id
     }
 
@@ -150,7 +154,7 @@ final class OpenStores: Sendable {
 
     /// Reports a commit to these tables; `nil` means that the tables are unknown.
     func committed(_ store: StoreID, _ tables: Set<String>?) {
-        lookAtPins()
+        checkPins()
         // Contexts are updated first, because listeners may read in them.
         state.withLock { $0.merging }.forEach { $0.context?.refreshAll() }
         let listeners = state.withLock { state in
@@ -159,7 +163,7 @@ final class OpenStores: Sendable {
                 return !wanted.isDisjoint(with: tables)
             }
         }
-        listeners.forEach { $0.tell(store) }
+        listeners.forEach { $0.notify(store) }
     }
 
     /// Sets whether a context is updated with every commit.
@@ -185,7 +189,7 @@ final class OpenStores: Sendable {
     /// Returns whether a view has ended; ends it if it is too old or too large.
     func hasEnded(_ generation: QueryGeneration) -> Bool {
         guard !generation.isOver else { return true }
-        guard generation.isTooOld(at: now, log: conditions.pinLog) else { return false }
+        guard generation.isTooOld(at: now, log: conditions.pinnedLogLimit) else { return false }
         if generation.end() {
             notice(
                 "A pinned view was too old, or its log was too large. It now shows the newest commit.",
@@ -196,7 +200,7 @@ final class OpenStores: Sendable {
     }
 
     /// Checks all views, because even one that is not read makes a file's WAL grow.
-    private func lookAtPins() {
+    private func checkPins() {
         guard state.withLock({ $0.pins.contains { $0.generation != nil } }) else { return }
         // Not on the committing thread, because the listener may want to write.
         conditions.time.start { [weak self] in
@@ -208,10 +212,10 @@ final class OpenStores: Sendable {
     }
 
     /// Reports, once for each, values that the properties' types cannot read.
-    func report(_ unread: [UnreadValue], of entity: String) {
+    func report(_ unread: [UnreadableValue], of entity: String) {
         guard !unread.isEmpty else { return }
         let news = state.withLock { state in
-            if state.unread.count > Self.remembered { state.unread = [] }
+            if state.unread.count > Self.maxRememberedValues { state.unread = [] }
             return unread.filter { value in
                 guard let store = value.object.origin?.store else { return false }
                 return state.unread.insert([store.text, entity, value.object.text, value.property]).inserted
@@ -221,7 +225,7 @@ final class OpenStores: Sendable {
             guard let store, let file = file(store) else { continue }
             let properties = Dictionary(grouping: values, by: \.property).sorted { $0.key < $1.key }
             let details = properties.map { property, values in
-                let objects = values.prefix(Self.listed).map(\.object.text)
+                let objects = values.prefix(Self.maxListedObjects).map(\.object.text)
                 return MirrorEvent.Detail.unreadable(entity: entity, property: property, objects: Array(objects))
             }
             let names = properties.map(\.key).joined(separator: ", ")
@@ -234,8 +238,8 @@ final class OpenStores: Sendable {
     }
 
     /// The maximum number of unreadable values remembered, and of objects listed in one event.
-    private static let remembered = 10_000
-    private static let listed = 100
+    private static let maxRememberedValues = 10_000
+    private static let maxListedObjects = 100
 
     /// Reports a problem in one store and stores the event.
     private func record(_ file: StoreFile, _ message: String, _ details: [MirrorEvent.Detail]) {
@@ -253,13 +257,13 @@ final class OpenStores: Sendable {
             details: details
         )
         // Not on the reader's thread, which may be the main thread.
-        conditions.time.start { [board] in
+        conditions.time.start { [broadcaster] in
             let written = try? await file.pool.write { [event] db in
                 var event = event
                 try EventLog.write(db, &event)
                 return event
             }
-            board.post(written ?? event)
+            broadcaster.post(written ?? event)
         }
     }
 
@@ -272,7 +276,7 @@ final class OpenStores: Sendable {
     /// Reports a notice that concerns no store in particular.
     func notice(_ message: String, _ details: [MirrorEvent.Detail] = []) {
         guard let store = files.first?.id else { return }
-        board.post(
+        broadcaster.post(
             MirrorEvent(
                 id: 0,
                 store: store,
@@ -292,7 +296,7 @@ final class OpenStores: Sendable {
 
 /// The signed-in user.
 struct Account: Hashable, Sendable {
-    enum Standing: Hashable, Sendable {
+    enum Status: Hashable, Sendable {
         case signedIn
         case signedOut
         /// The user is known but cannot be used now.
@@ -301,7 +305,7 @@ struct Account: Hashable, Sendable {
 
     /// The user's record name; `nil` if no user is signed in or none was seen yet.
     var user: String?
-    var standing = Standing.signedOut
+    var status = Status.signedOut
 }
 
 /// Records which tables each transaction of a file changes.

@@ -23,11 +23,11 @@ extension MirroredContainer {
                 )
             case .shared?: .sharedStore(canWrite: true, isRoot: false)
             }
-        let judge = Permissions(file: file, account: stores.account)
+        let permissions = Permissions(file: file, account: stores.account)
         let facts = Permissions.Facts(
             stage: .exported,
             kind: kind,
-            standing: (try? file.pool.read { try judge.standing($0) }) ?? stores.account.standing,
+            status: (try? file.pool.read { try permissions.status($0) }) ?? stores.account.status,
             isReadOnly: file.description.isReadOnly
         )
         return Permissions.canModifyStore(facts)
@@ -38,7 +38,7 @@ extension MirroredContainer {
     /// Returns `false` for an object of a shared or public store that is gone: its owner deleted it, ended the share,
     /// or removed this user from it.
     public func canUpdateRecord(for object: ObjectID) -> Bool {
-        judged(object) { try $0.canUpdate($1, oid: object.name.text) }
+        isPermitted(object) { try $0.canUpdate($1, oid: object.name.text) }
     }
 
     /// Returns whether the relay would delete an object's record.
@@ -46,15 +46,15 @@ extension MirroredContainer {
     /// A participant of a shared hierarchy may not delete its root. In a public database, other mirrors do not learn
     /// of the deletion; see `softDelete`.
     public func canDeleteRecord(for object: ObjectID) -> Bool {
-        judged(object) { try $0.canDelete($1, oid: object.name.text) }
+        isPermitted(object) { try $0.canDelete($1, oid: object.name.text) }
     }
 
-    private func judged(_ object: ObjectID, _ question: (Permissions, Database) throws -> Bool) -> Bool {
+    private func isPermitted(_ object: ObjectID, _ question: (Permissions, Database) throws -> Bool) -> Bool {
         // An object that was never saved has no restrictions yet.
         guard let store = object.store else { return true }
         guard let file = stores.file(store) else { return false }
-        let judge = Permissions(file: file, account: stores.account)
-        return (try? file.pool.read { try judge.mayBeThere($0, object) && question(judge, $0) }) ?? false
+        let permissions = Permissions(file: file, account: stores.account)
+        return (try? file.pool.read { try permissions.mayExist($0, object) && question(permissions, $0) }) ?? false
     }
 }
 
@@ -84,7 +84,7 @@ struct Permissions {
 
         var stage: Stage
         var kind: Kind
-        var standing: Account.Standing
+        var status: Account.Status
         var isReadOnly = false
     }
 
@@ -92,8 +92,8 @@ struct Permissions {
         if facts.isReadOnly { return false }
         switch facts.kind {
         case .local, .privateStore: return true
-        case .publicStore(_, _, let isOpen): return facts.standing == .signedIn && isOpen
-        case .sharedStore: return facts.standing == .signedIn
+        case .publicStore(_, _, let isOpen): return facts.status == .signedIn && isOpen
+        case .sharedStore: return facts.status == .signedIn
         }
     }
 
@@ -119,9 +119,9 @@ struct Permissions {
 
     /// Returns the facts about one object.
     func facts(_ db: Database, oid: String?) throws -> Facts {
-        let standing = try standing(db)
+        let status = try status(db)
         func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
-            Facts(stage: stage, kind: kind, standing: standing, isReadOnly: file.description.isReadOnly)
+            Facts(stage: stage, kind: kind, status: status, isReadOnly: file.description.isReadOnly)
         }
         guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
         let row = try oid.flatMap { oid in
@@ -140,7 +140,7 @@ struct Permissions {
             let creator: String? = row?[2]
             let rights = try (row?[5] as String?).flatMap { try GrantedRights.of(db, type: $0) }
             // This user may not change an object with another user's unsent changes.
-            let isAnothers = try oid.map { try OutboxRow.isOfAnother(db, $0) } ?? false
+            let isAnothers = try oid.map { try OutboxRow.belongsToOtherUser(db, $0) } ?? false
             return facts(
                 isAnothers ? .exported : stage,
                 .publicStore(
@@ -160,17 +160,17 @@ struct Permissions {
     /// Returns the account's standing.
     ///
     /// A user with credentials whom the relay has not confirmed yet counts as signed in if the file has no other user.
-    func standing(_ db: Database) throws -> Account.Standing {
-        guard account == Account(), let cloud = file.description.cloud, !MirroredContainer.isOpenToNobody(cloud),
+    func status(_ db: Database) throws -> Account.Status {
+        guard account == Account(), let cloud = file.description.cloud, !MirroredContainer.opensWithoutUser(cloud),
             try State.text(db, .account) == nil
-        else { return account.standing }
+        else { return account.status }
         return .signedIn
     }
 
     func canInsert(_ db: Database, entity: String) throws -> Bool {
         // The relay decides about new records; a known user may work offline.
         if file.scope == .private || file.scope == nil { return Self.canModifyStore(try facts(db, oid: nil)) }
-        guard !file.description.isReadOnly, try account.user != nil || standing(db) == .signedIn else { return false }
+        guard !file.description.isReadOnly, try account.user != nil || status(db) == .signedIn else { return false }
         guard file.scope == .public, let table = file.mapping.tables[entity] else { return true }
         return try GrantedRights.of(db, type: file.mapping.recordType(of: table))?.contains(.create) ?? true
     }
@@ -179,14 +179,14 @@ struct Permissions {
     /// own store.
     ///
     /// Saves do not check this: they report that the object is gone.
-    func mayBeThere(_ db: Database, _ object: ObjectID) throws -> Bool {
+    func mayExist(_ db: Database, _ object: ObjectID) throws -> Bool {
         guard file.scope == .shared || file.scope == .public else { return true }
         guard let known = try KnownRecord.find(db, oid: object.name.text) else {
             return try file.mapping.tables[object.entity]?.row(db, object.name.text) != nil
         }
         guard file.scope == .shared else { return true }
         return try KnownZone.find(db, id: known.zone)?.isEnding == false
-            && !DepartedRecords.contain(db, zone: known.zone, known.name)
+            && !InvisibleRecords.contain(db, zone: known.zone, known.name)
     }
 
     func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }

@@ -75,7 +75,7 @@ extension MirroredContainer {
         try await writing(store) { db in
             guard let refused = try RefusedRow.find(db, write.id) else { return }
             try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
-            if let file { try refused.takeBack(db, file, at: now) }
+            if let file { try refused.revertObject(db, file, at: now) }
         }
     }
 
@@ -137,7 +137,7 @@ struct RefusedRow {
             object: ObjectID(store: store, entity: entity, name: RecordName(oid)),
             recordName: name,
             isDeletion: operation == .delete,
-            fields: fields.mapValues(\.forPeople),
+            fields: fields.mapValues(\.displayText),
             code: CKError.Code(rawValue: code) ?? .internalError,
             explanation: message,
             date: Date(timeIntervalSince1970: at),
@@ -147,12 +147,12 @@ struct RefusedRow {
 
     /// Applies the change again as a change of the user; returns `false` and does nothing if that is impossible.
     ///
-    /// With `byItself`, the change is retried without a decision of the user, so the object must not have changed.
-    func apply(_ db: Database, _ file: StoreFile, byItself: Bool = false) throws -> Bool {
+    /// With `automatically`, the change is retried without a decision of the user, so the object must not have changed.
+    func apply(_ db: Database, _ file: StoreFile, automatically: Bool = false) throws -> Bool {
         guard let table = file.mapping.tables[entity] else { return false }
         let current = try table.row(db, oid)
         let known = try KnownRecord.find(db, oid: oid)
-        if byItself, isOvertaken(current, known) { return false }
+        if automatically, isObsolete(current, known) { return false }
         if operation == .delete {
             if current != nil {
                 try table.delete(db, oid)
@@ -165,7 +165,7 @@ struct RefusedRow {
         // The row was already gone when the change was refused, so the stored change has no values; it does not mean
         // that all are empty.
         guard !fields.isEmpty else { return false }
-        let names = try NameSpace(db)
+        let names = try RecordNameTranslator(db)
         var row = file.mapping.row(of: fields, in: table)
         if let current, let base {
             let now = file.mapping.settled(try names.toRelay(current, table, oid, db), in: table)
@@ -174,7 +174,7 @@ struct RefusedRow {
                 base: file.mapping.row(of: base, in: table),
                 memory: row,
                 store: theirs,
-                policy: byItself ? file.description.cloud?.mergePolicy ?? .error : .mergeByPropertyObjectTrump
+                policy: automatically ? file.description.cloud?.mergePolicy ?? .error : .mergeByPropertyObjectTrump
             )
             guard let values = merged?.values else { return false }
             // A later local change is newer.
@@ -189,7 +189,7 @@ struct RefusedRow {
             try table.update(db, oid, local.values)
         }
         for link in local.unresolved {
-            try OpenLinks.keep(db, oid, table.name, table.columns[link.column].name, zone, to: link.name)
+            try UnresolvedLinks.keep(db, oid, table.name, table.columns[link.column].name, zone, to: link.name)
         }
         if let share {
             let type = file.mapping.recordType(of: table)
@@ -202,9 +202,9 @@ struct RefusedRow {
     }
 
     /// Removes the change from the object in which it stayed, if no other change of the object waits for a decision.
-    func takeBack(_ db: Database, _ file: StoreFile, at now: Date) throws {
+    func revertObject(_ db: Database, _ file: StoreFile, at now: Date) throws {
         guard file.description.cloud?.keepsRefusedChanges == true, let table = file.mapping.tables[entity],
-            try OutboxRow.find(db, oid) == nil, try !Refusals.wait(db, for: oid)
+            try OutboxRow.find(db, oid) == nil, try !Refusals.exist(db, for: oid)
         else { return }
         try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
@@ -223,7 +223,7 @@ struct RefusedRow {
 
     /// Returns whether the object was created, deleted or changed since, so that the change is no longer what its user
     /// meant.
-    private func isOvertaken(_ current: [DatabaseValue]?, _ known: KnownRecord?) -> Bool {
+    private func isObsolete(_ current: [DatabaseValue]?, _ known: KnownRecord?) -> Bool {
         switch operation {
         case .delete: known.map { $0.serverFields() != base ?? [:] } ?? false
         case .save: base == nil ? known?.tag != nil : current == nil
@@ -233,7 +233,7 @@ struct RefusedRow {
 
 extension FieldValue {
     /// The value as text for display.
-    fileprivate var forPeople: String {
+    fileprivate var displayText: String {
         switch self {
         case .string(let text): text
         case .int64(let number): String(number)
@@ -242,7 +242,7 @@ extension FieldValue {
             Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(Date.ISO8601FormatStyle())
         case .bytes(let bytes): "\(bytes.count) bytes"
         case .reference(let reference): reference.recordName
-        case .list(_, let values): values.map(\.forPeople).joined(separator: ", ")
+        case .list(_, let values): values.map(\.displayText).joined(separator: ", ")
         default: "\(self)"
         }
     }
@@ -291,7 +291,7 @@ struct RefusedPair: Codable {
 
     private static func isHere(
         _ oid: String,
-        _ column: ColumnForm,
+        _ column: ColumnLayout,
         _ mapping: RecordMapping,
         _ db: Database
     ) throws -> Bool {

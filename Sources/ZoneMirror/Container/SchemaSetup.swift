@@ -62,7 +62,7 @@ extension MirroredContainer {
             let link = MirrorLink(database: cloud.container.database(with: cloud.scope))
             let zone = ZoneID(ZoneID.defaultName)
             for sample in ModelSchema.samples(mapping, in: zone) {
-                let write = try await link.withFiles(sample, in: zone)
+                let write = try await link.uploadingAssets(sample, in: zone)
                 for step in [write, .init(.forceDelete, write.recordName)] {
                     for case .failed(let error, _) in try await link.modify([step], in: zone, atomically: false) {
                         throw error
@@ -90,13 +90,13 @@ enum ModelSchema {
         return schema
     }
 
-    static func fields(of table: TableForm, _ mapping: RecordMapping) -> [String: RecordType.Field] {
+    static func fields(of table: TableLayout, _ mapping: RecordMapping) -> [String: RecordType.Field] {
         if case .pairs = table.kind {
             let names = mapping.fields(of: ["a".databaseValue, "b".databaseValue], in: table).keys
             return Dictionary(uniqueKeysWithValues: names.map { ($0, RecordType.Field(.scalar(.string))) })
         }
         var fields = [mapping.prefix + "entityName": RecordType.Field(.scalar(.string))]
-        if !table.timed.isEmpty { fields[mapping.editTimesField] = RecordType.Field(.scalar(.string)) }
+        if !table.lastEditWinsColumns.isEmpty { fields[mapping.editTimesField] = RecordType.Field(.scalar(.string)) }
         for column in table.columns {
             let attribute = column.attribute
             let isEncrypted = attribute?.isEncrypted ?? false
@@ -125,7 +125,7 @@ enum ModelSchema {
     }
 
     private static func sample(
-        _ table: TableForm,
+        _ table: TableLayout,
         _ mapping: RecordMapping,
         _ zone: ZoneID,
         large: [String: String]
@@ -140,7 +140,7 @@ enum ModelSchema {
                 : attribute.type.zero == "".databaseValue ? "-".databaseValue : attribute.type.zero
         }
         write.fields = mapping.fields(of: row, in: table).mapValues { $0 }
-        if !table.timed.isEmpty { write.fields[mapping.editTimesField] = .string("{}") }
+        if !table.lastEditWinsColumns.isEmpty { write.fields[mapping.editTimesField] = .string("{}") }
         write.encrypted = Set(
             table.columns.filter { $0.attribute?.isEncrypted == true }.map { mapping.field($0) }
         )

@@ -60,11 +60,11 @@ extension MirroredContainer {
         let limit = now.addingTimeInterval(-age.inSeconds).timeIntervalSince1970
         var count = 0
         for file in stores.files(holding: T.entityName) {
-            let judge = Permissions(file: file, account: stores.account)
+            let permissions = Permissions(file: file, account: stores.account)
             count += try await writing(file.id) { db in
                 let sql = "SELECT id FROM \(T.entityName.quoted) WHERE \(mark.quoted) < ?"
                 let old = try String.fetchAll(db, sql: sql, arguments: [limit])
-                let mine = try old.filter { try !file.isMirrored || judge.canDelete(db, oid: $0) }
+                let mine = try old.filter { try !file.isMirrored || permissions.canDelete(db, oid: $0) }
                 guard let table = file.mapping.tables[T.entityName] else { return 0 }
                 for id in mine { try table.delete(db, id) }
                 let others = Set(old).subtracting(mine)
@@ -114,7 +114,7 @@ extension MirroredContainer {
     private typealias Stray = (oid: String, tag: String)
 
     /// Returns the records of some tables of one type that the relay no longer has.
-    private func strays(_ tables: [TableForm], in file: StoreFile) async throws(MirrorError) -> [Stray] {
+    private func strays(_ tables: [TableLayout], in file: StoreFile) async throws(MirrorError) -> [Stray] {
         guard let cloud = file.description.cloud, let form = tables.first else { return [] }
         // Read first: records created or changed while all names are being read may not be among those.
         let known = try await reading(file.id) { db in

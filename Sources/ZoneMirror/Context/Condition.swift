@@ -252,7 +252,7 @@ enum PropertyNames {
 
     private static func differs<T: SyncedRecord, V>(
         _ path: KeyPath<T, V>,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ plain: [DatabaseValue],
         _ changed: [DatabaseValue]
     ) throws(MirrorError) -> Bool {
@@ -265,7 +265,7 @@ enum PropertyNames {
     private static func text(_ value: some Any) -> String { String(reflecting: value) }
 
     /// Returns another value of the column's type.
-    private static func different(_ column: ColumnForm, from value: DatabaseValue) -> DatabaseValue? {
+    private static func different(_ column: ColumnLayout, from value: DatabaseValue) -> DatabaseValue? {
         guard let attribute = column.attribute else { return "probe-link".databaseValue }
         switch attribute.type {
         case .string: return ((String.fromDatabaseValue(value) ?? "") + "probe").databaseValue

@@ -104,7 +104,7 @@ extension MirrorContext {
 
     private func paired<T: SyncedRecord, Target: SyncedRecord>(
         to object: T,
-        _ pair: PairForm,
+        _ pair: JoinTableLayout,
         _ name: String,
         _ sorts: [SortKey<Target>]
     ) throws(MirrorError) -> [Target] {
@@ -210,7 +210,7 @@ extension MirrorContext {
     }
 }
 
-extension TableForm {
+extension TableLayout {
     func positions(_ a: String, _ b: String) -> (Int, Int)? {
         guard let first = index[a], let second = index[b] else { return nil }
         return (first, second)
@@ -313,16 +313,16 @@ extension MirrorContext.State {
     }
 
     /// Removes a new object that is not to be saved, and the links to it.
-    mutating func forget(_ key: MirrorContext.Key, _ tables: [String: TableForm]) {
+    mutating func forget(_ key: MirrorContext.Key, _ tables: [String: TableLayout]) {
         pending[key] = nil
-        for (holder, item) in pending {
-            guard let table = tables[holder.entity] else { continue }
+        for (source, item) in pending {
+            guard let table = tables[source.entity] else { continue }
             let places = table.links.filter {
                 table.columns[$0].link?.destination == key.entity && item.row[$0] == key.id.databaseValue
             }
             if places.isEmpty { continue }
-            if table.entity == nil, case .insert = item.change { pending[holder] = nil }
-            for place in places where table.entity != nil { pending[holder]?.row[place] = .null }
+            if table.entity == nil, case .insert = item.change { pending[source] = nil }
+            for place in places where table.entity != nil { pending[source]?.row[place] = .null }
         }
     }
 

@@ -30,9 +30,9 @@ extension MirrorContext {
         try plan.checkNames(stores)
         try plan.checkPermissions(stores)
         plan.sort(as: stores.files.map(\.id))
-        let terms = SaveTerms(policy: policy, author: author, saved: saved, zones: plan.zones, date: stores.now)
+        let options = SaveOptions(policy: policy, author: author, saved: saved, zones: plan.zones, date: stores.now)
         do {
-            try write(plan.byStore[...], terms)
+            try write(plan.byStore[...], options)
         } catch {
             throw MirrorError(from: error)
         }
@@ -43,7 +43,7 @@ extension MirrorContext {
     ///
     /// So an error in any store rolls back all of them. All saves lock the stores in the same order, which prevents
     /// deadlocks.
-    private func write(_ parts: ArraySlice<(StoreID, [SavePlan.Item])>, _ terms: SaveTerms) throws {
+    private func write(_ parts: ArraySlice<(StoreID, [SavePlan.Item])>, _ options: SaveOptions) throws {
         guard let (store, items) = parts.first else { return }
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
         // Checked on the file that is written, because accounts may switch at any time.
@@ -52,10 +52,10 @@ extension MirrorContext {
         }
         let crash = stores.conditions.crashPoint
         let rows = try file.pool.write { db in
-            var writer = try SaveWriter(db, file, policy: terms.policy, saved: terms.saved, now: terms.date)
-            let rows = try writer.write(items, author: terms.author, context: name, zones: terms.zones)
+            var writer = try SaveWriter(db, file, policy: options.policy, saved: options.saved, now: options.date)
+            let rows = try writer.write(items, author: options.author, context: name, zones: options.zones)
             try crash(.insideSave)
-            try write(parts.dropFirst(), terms)
+            try write(parts.dropFirst(), options)
             return rows
         }
         state.withLock { state in
@@ -75,11 +75,11 @@ extension MirrorContext {
 }
 
 /// The settings that apply to all stores of one save.
-private struct SaveTerms {
+private struct SaveOptions {
     var policy: MergePolicy
     var author: String?
     var saved: SavedRows
-    var zones: [MirrorContext.Key: MirrorContext.ShareHome]
+    var zones: [MirrorContext.Key: MirrorContext.ShareAssignment]
     var date: Date
 }
 
@@ -94,7 +94,7 @@ struct SavePlan {
 
     private(set) var byStore: [(StoreID, [Item])] = []
     /// The share zones of new objects that were assigned to a share.
-    private(set) var zones: [MirrorContext.Key: MirrorContext.ShareHome] = [:]
+    private(set) var zones: [MirrorContext.Key: MirrorContext.ShareAssignment] = [:]
 
     init(_ pending: [MirrorContext.Key: MirrorContext.Pending], _ context: MirrorContext) throws(MirrorError) {
         let stores = context.stores
@@ -250,15 +250,15 @@ struct SavePlan {
             guard let file = stores.file(store), file.isMirrored, file.scope != .private,
                 file.description.unpermittedWrites == .reject
             else { continue }
-            let judge = Permissions(file: file, account: stores.account)
+            let permissions = Permissions(file: file, account: stores.account)
             let refused: [ObjectID]
             do {
                 refused = try file.pool.read { db in
                     try items.filter { item in
                         switch item.pending.change {
-                        case .insert: try !judge.canInsert(db, entity: item.key.entity)
-                        case .update: try !judge.canUpdate(db, oid: item.key.id)
-                        case .delete: try !judge.canDelete(db, oid: item.key.id)
+                        case .insert: try !permissions.canInsert(db, entity: item.key.entity)
+                        case .update: try !permissions.canUpdate(db, oid: item.key.id)
+                        case .delete: try !permissions.canDelete(db, oid: item.key.id)
                         }
                     }.map { ObjectID(store: store, entity: $0.key.entity, name: RecordName($0.key.id)) }
                 }
@@ -279,11 +279,11 @@ struct SavePlan {
 ///
 /// Hashes instead of values, because values may be large and a context may exist as long as its program.
 private struct SavedRow: Sendable {
-    let marks: [Int]
+    let hashes: [Int]
 
-    init(_ row: [DatabaseValue]) { marks = row.map(Self.mark) }
+    init(_ row: [DatabaseValue]) { hashes = row.map(Self.hash) }
 
-    static func mark(_ value: DatabaseValue) -> Int {
+    static func hash(_ value: DatabaseValue) -> Int {
         var hasher = Hasher()
         // `Data` by itself hashes only its first bytes.
         if case .blob(let data) = value.storage {
@@ -299,55 +299,55 @@ private struct SavedRow: Sendable {
 struct SavedRows: Sendable {
     private var rows: [MirrorContext.Key: SavedRow] = [:]
     /// Links that were changed as an effect of saves, by delete rules and one-to-one links, by column.
-    private var followed: [MirrorContext.Key: [Int: DatabaseValue]] = [:]
+    private var sideEffects: [MirrorContext.Key: [Int: DatabaseValue]] = [:]
 
     /// Stores that a row was written.
     mutating func note(_ key: MirrorContext.Key, _ row: [DatabaseValue]) {
         rows[key] = SavedRow(row)
-        followed[key] = nil
+        sideEffects[key] = nil
     }
 
     /// Stores that some values of a row were changed as an effect of a save.
-    mutating func follow(_ key: MirrorContext.Key, _ row: [DatabaseValue], _ positions: [Int]) {
-        for position in positions where rows[key].map({ $0.marks[position] != SavedRow.mark(row[position]) }) ?? true {
-            followed[key, default: [:]][position] = row[position]
+    mutating func noteSideEffects(_ key: MirrorContext.Key, _ row: [DatabaseValue], _ positions: [Int]) {
+        for position in positions where rows[key].map({ $0.hashes[position] != SavedRow.hash(row[position]) }) ?? true {
+            sideEffects[key, default: [:]][position] = row[position]
         }
     }
 
     mutating func forget(_ key: MirrorContext.Key) {
         rows[key] = nil
-        followed[key] = nil
+        sideEffects[key] = nil
     }
 
     mutating func merge(_ newer: SavedRows) {
         for (key, row) in newer.rows {
             rows[key] = row
-            followed[key] = nil
+            sideEffects[key] = nil
         }
-        for (key, values) in newer.followed { followed[key, default: [:]].merge(values) { $1 } }
+        for (key, values) in newer.sideEffects { sideEffects[key, default: [:]].merge(values) { $1 } }
     }
 
     /// Returns whether a row is as this context left it.
     func isLast(_ key: MirrorContext.Key, _ row: [DatabaseValue]) -> Bool {
-        guard let marks = rows[key]?.marks, marks.count == row.count else { return false }
-        let links = followed[key] ?? [:]
-        return marks.indices.allSatisfy { position in
-            links[position].map { $0 == row[position] } ?? (marks[position] == SavedRow.mark(row[position]))
+        guard let hashes = rows[key]?.hashes, hashes.count == row.count else { return false }
+        let links = sideEffects[key] ?? [:]
+        return hashes.indices.allSatisfy { position in
+            links[position].map { $0 == row[position] } ?? (hashes[position] == SavedRow.hash(row[position]))
         }
     }
 
     /// Returns the row that an object was read from, with the links that saves have changed since, unless others
     /// changed them.
     func following(_ base: [DatabaseValue], _ key: MirrorContext.Key, _ row: [DatabaseValue]) -> [DatabaseValue] {
-        guard let links = followed[key], base.count == row.count else { return base }
+        guard let links = sideEffects[key], base.count == row.count else { return base }
         return base.indices.map { links[$0] == row[$0] ? row[$0] : base[$0] }
     }
 
     /// Returns the values of `row` with the changes in `edited` since its object was written.
     func edits(_ key: MirrorContext.Key, of edited: [DatabaseValue], over row: [DatabaseValue]) -> [DatabaseValue] {
-        guard let marks = rows[key]?.marks, marks.count == edited.count, row.count == edited.count else {
+        guard let hashes = rows[key]?.hashes, hashes.count == edited.count, row.count == edited.count else {
             return edited
         }
-        return marks.indices.map { SavedRow.mark(edited[$0]) != marks[$0] ? edited[$0] : row[$0] }
+        return hashes.indices.map { SavedRow.hash(edited[$0]) != hashes[$0] ? edited[$0] : row[$0] }
     }
 }

@@ -39,7 +39,7 @@ public final class MirrorContext: Sendable {
         var saved = SavedRows()
         var assigned: [Key: StoreID] = [:]
         /// New objects that are assigned to a share's zone.
-        var assignedZones: [Key: ShareHome] = [:]
+        var assignedZones: [Key: ShareAssignment] = [:]
         var pin = Pin.none
         var mergePolicy = MergePolicy.error
         var merges = false
@@ -47,7 +47,7 @@ public final class MirrorContext: Sendable {
     }
 
     /// The zone and parent of a new object in a share.
-    struct ShareHome: Sendable {
+    struct ShareAssignment: Sendable {
         var zone: ZoneID
         /// The root of a share that is not a whole zone.
         var parent: String?
@@ -371,7 +371,7 @@ extension MirrorContext {
         _ other: Target
     ) throws(MirrorError) {
         let end = try end(path)
-        guard let pair = end.pair else { return try point(Target.self, other.id, end.back, to: object.id.text) }
+        guard let pair = end.pair else { return try point(Target.self, other.id, end.inverseLink, to: object.id.text) }
         let key = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
         let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
         let home = home(of: object.id) ?? home(of: other.id)
@@ -401,11 +401,11 @@ extension MirrorContext {
     ) throws(MirrorError) {
         let end = try end(path)
         guard let pair = end.pair else {
-            guard let position = stores.table(Target.entityName)?.index[end.back],
+            guard let position = stores.table(Target.entityName)?.index[end.inverseLink],
                 let current = try self.object(Target.self, other.id),
                 try row(of: current)[position] == object.id.text.databaseValue
             else { return }
-            return try point(Target.self, other.id, end.back, to: nil)
+            return try point(Target.self, other.id, end.inverseLink, to: nil)
         }
         let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
         let own = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
@@ -425,12 +425,12 @@ extension MirrorContext {
 
     private func end<T: SyncedRecord, Target>(
         _ path: KeyPath<T, ToMany<Target>>
-    ) throws(MirrorError) -> (name: String, back: String, pair: PairForm?) {
+    ) throws(MirrorError) -> (name: String, inverseLink: String, pair: JoinTableLayout?) {
         let name = try PropertyNames.name(of: path)
         guard let relationship = stores.model.entities[T.entityName]?.relationships.first(where: { $0.name == name }),
-            let back = stores.model.inverse(of: relationship)
+            let inverseLink = stores.model.inverse(of: relationship)
         else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is not a relationship with an inverse.") }
-        return (name, back.name, stores.model.pair(relationship, of: T.entityName))
+        return (name, inverseLink.name, stores.model.pair(relationship, of: T.entityName))
     }
 
     /// Sets the column of the to-one side.
@@ -452,7 +452,7 @@ extension MirrorContext {
     }
 
     private static func key(
-        _ pair: PairForm,
+        _ pair: JoinTableLayout,
         _ name: String,
         _ entity: String,
         _ here: String,
@@ -463,7 +463,7 @@ extension MirrorContext {
     }
 
     private static func row(
-        _ pair: PairForm,
+        _ pair: JoinTableLayout,
         _ name: String,
         _ entity: String,
         _ here: String,
@@ -474,7 +474,7 @@ extension MirrorContext {
 
     /// Returns the source and the target.
     private static func ends(
-        _ pair: PairForm,
+        _ pair: JoinTableLayout,
         _ name: String,
         _ entity: String,
         _ here: String,
@@ -484,7 +484,7 @@ extension MirrorContext {
     }
 
     private func linked(
-        _ pair: PairForm,
+        _ pair: JoinTableLayout,
         _ row: [DatabaseValue],
         _ home: StoreID?
     ) throws(MirrorError) -> [(StoreID, String)] {
@@ -552,7 +552,7 @@ extension MirrorContext.State {
     fileprivate mutating func absorb(
         _ key: MirrorContext.Key,
         _ item: MirrorContext.Pending,
-        _ tables: [String: TableForm]
+        _ tables: [String: TableLayout]
     ) {
         guard let here = pending[key] else {
             return touch(key, item.change, item.store, item.row, item.files)

@@ -13,13 +13,13 @@ struct SaveWriter {
     private var conflicts: [MergeConflict] = []
     /// Objects whose links may bring them or their targets into a share.
     var relinked: [ObjectID] = []
-    var homeless: [SavePlan.Item] = []
+    var objectsWithoutShare: [SavePlan.Item] = []
     /// Objects in which links were set, as written.
-    private var linked: [(key: MirrorContext.Key, table: TableForm, row: [DatabaseValue])] = []
+    private var linked: [(key: MirrorContext.Key, table: TableLayout, row: [DatabaseValue])] = []
     /// The home zone's number; `nil` if nothing is shared, so that zones do not matter.
     let home: Int64?
     /// The rows before this save, if one of its changes may cause another; otherwise `nil`.
-    private var starts: [MirrorContext.Key: [DatabaseValue]]?
+    private var rowsBeforeSave: [MirrorContext.Key: [DatabaseValue]]?
     private var written = SavedRows()
 
     init(
@@ -45,7 +45,7 @@ struct SaveWriter {
         _ items: [SavePlan.Item],
         author: String?,
         context: String?,
-        zones: [MirrorContext.Key: MirrorContext.ShareHome]
+        zones: [MirrorContext.Key: MirrorContext.ShareAssignment]
     ) throws -> SavedRows {
         try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
             .execute(arguments: [author, context, now.timeIntervalSince1970])
@@ -53,11 +53,11 @@ struct SaveWriter {
         // Few changes are assigned to their transaction afterwards, which saves writing a page; many are assigned as
         // they are recorded.
         let last = try lastChange()
-        let areFew = items.count <= Self.few
-        if !areFew { try fileChanges(under: transaction) }
+        let isSmallSave = items.count <= Self.smallSaveLimit
+        if !isSmallSave { try setTransaction(under: transaction) }
         let items = Self.ordered(items)
-        let mayFollow = items.contains { followsMore($0) }
-        if mayFollow, items.count > 1 { starts = try rows(of: items) }
+        let mayCauseMore = items.contains { mayCauseChanges($0) }
+        if mayCauseMore, items.count > 1 { rowsBeforeSave = try rows(of: items) }
         for item in items {
             guard let table = file.mapping.tables[item.key.entity] else { continue }
             switch item.pending.change {
@@ -66,16 +66,16 @@ struct SaveWriter {
             case .delete(let base): try delete(item, table, base)
             }
         }
-        try settleHomeless()
-        try openLost()
-        try joinShares()
+        try placeObjectsWithoutShare()
+        try detachDanglingLinks()
+        try moveIntoShares()
         if file.mapping.keepsEditTimes { try EditTimes.date(db, now) }
-        if mayFollow { try noteFollowing(after: last) }
-        if areFew {
+        if mayCauseMore { try recordCausedChanges(after: last) }
+        if isSmallSave {
             try db.cachedStatement(sql: "UPDATE mirror_change SET txn = ? WHERE seq > ?")
                 .execute(arguments: [transaction, last])
         } else {
-            try fileChanges(under: 0)
+            try setTransaction(under: 0)
         }
         guard conflicts.isEmpty else {
             let what = conflicts.count == 1 ? "An object" : "\(conflicts.count) objects"
@@ -87,7 +87,7 @@ struct SaveWriter {
         return written
     }
 
-    private static let few = 8
+    private static let smallSaveLimit = 8
 
     /// Orders the changes with deletions last, so that the rows that decide about cascades are written before.
     ///
@@ -100,8 +100,8 @@ struct SaveWriter {
     }
 
     /// Returns whether a change may change other objects, by delete rules or one-to-one links.
-    private func followsMore(_ item: SavePlan.Item) -> Bool {
-        item.isDeletion || file.mapping.tables[item.key.entity]?.columns.contains { $0.back != nil } == true
+    private func mayCauseChanges(_ item: SavePlan.Item) -> Bool {
+        item.isDeletion || file.mapping.tables[item.key.entity]?.columns.contains { $0.inverseLink != nil } == true
     }
 
     private func rows(of items: [SavePlan.Item]) throws -> [MirrorContext.Key: [DatabaseValue]] {
@@ -111,8 +111,8 @@ struct SaveWriter {
     }
 
     /// Returns a row as it was before this save.
-    private func start(_ item: SavePlan.Item, _ table: TableForm) throws -> [DatabaseValue]? {
-        if let starts { return starts[item.key] }
+    private func start(_ item: SavePlan.Item, _ table: TableLayout) throws -> [DatabaseValue]? {
+        if let rowsBeforeSave { return rowsBeforeSave[item.key] }
         return try table.row(db, item.key.id)
     }
 
@@ -120,13 +120,13 @@ struct SaveWriter {
     private static let following = 1_000
 
     /// Remembers changes caused by this save, so that they count as made by this context.
-    private mutating func noteFollowing(after last: Int64) throws {
+    private mutating func recordCausedChanges(after last: Int64) throws {
         let sql = "SELECT oid, entity, names FROM mirror_change WHERE seq > ? AND kind = 2 AND names <> '' LIMIT ?"
         for change in try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [last, Self.following]) {
             let key = MirrorContext.Key(entity: change[1], id: change[0])
             guard let table = file.mapping.tables[key.entity], let row = try table.row(db, key.id) else { continue }
             let names = (change[2] as String).split(separator: ",")
-            written.follow(key, row, names.compactMap { table.index[String($0)] })
+            written.noteSideEffects(key, row, names.compactMap { table.index[String($0)] })
         }
     }
 
@@ -135,11 +135,13 @@ struct SaveWriter {
     }
 
     /// Sets the transaction number under which the triggers record changes from now on.
-    private func fileChanges(under transaction: Int64) throws {
+    private func setTransaction(under transaction: Int64) throws {
         try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [transaction])
     }
 
-    private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ home: MirrorContext.ShareHome?) throws {
+    private mutating func insert(_ item: SavePlan.Item, _ table: TableLayout, _ home: MirrorContext.ShareAssignment?)
+        throws
+    {
         if let store = try table.row(db, item.key.id) { return try merge(item, table, into: store) }
         do {
             try table.insert(db, item.key.id, item.pending.row)
@@ -150,7 +152,7 @@ struct SaveWriter {
         guard file.isMirrored else { return }
         linked.append((item.key, table, item.pending.row))
         guard let zone = try home.flatMap({ try assignedZone($0, item) }) ?? zoneByLinks(item, table) else {
-            if file.scope == .shared { homeless.append(item) }
+            if file.scope == .shared { objectsWithoutShare.append(item) }
             return
         }
         try reserve(item, table, in: zone)
@@ -162,12 +164,12 @@ struct SaveWriter {
     }
 
     /// Merges a new object with one of the same name from another device that was imported before this save.
-    private mutating func merge(_ item: SavePlan.Item, _ table: TableForm, into store: [DatabaseValue]) throws {
+    private mutating func merge(_ item: SavePlan.Item, _ table: TableLayout, into store: [DatabaseValue]) throws {
         if case .pairs = table.kind { return }
         try update(item, table, file.mapping.row(of: [:], in: table))
     }
 
-    private mutating func update(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
+    private mutating func update(_ item: SavePlan.Item, _ table: TableLayout, _ base: [DatabaseValue]) throws {
         let (id, mine) = (item.key.id, item.pending.row)
         guard let store = try start(item, table) else { return try updateMissing(item, table, base) }
         // Changes written by this context itself are no conflict.
@@ -181,7 +183,7 @@ struct SaveWriter {
             return
         }
         // Values changed by another change of this save stay, as does an object deleted by one.
-        guard let now = try starts == nil ? store : table.row(db, id) else { return }
+        guard let now = try rowsBeforeSave == nil ? store : table.row(db, id) else { return }
         let result = now.edited(as: values, since: store)
         if result != now {
             try table.touchDates(db, id, from: now, to: result)
@@ -194,7 +196,7 @@ struct SaveWriter {
     }
 
     /// Updates an object that was deleted by another context.
-    private mutating func updateMissing(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
+    private mutating func updateMissing(_ item: SavePlan.Item, _ table: TableLayout, _ base: [DatabaseValue]) throws {
         let (id, mine) = (item.key.id, item.pending.row)
         switch PropertyMerge.keepsObjectDeletedInStore(policy) {
         case true?:
@@ -207,22 +209,22 @@ struct SaveWriter {
             linked.append((item.key, table, mine))
         case false?: break
         case nil:
-            guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
+            guard try !wasRemovedWithShare(id) else { throw MirrorError.unavailable(item.key) }
             conflicts.append(conflict(item, table, base, mine, nil))
         }
     }
 
     /// Makes links open whose target was deleted since it was read.
-    private mutating func openLost() throws {
+    private mutating func detachDanglingLinks() throws {
         guard file.isMirrored else { return }
-        var targets = LostTargets(db, file)
+        var targets = DanglingLinks(db, file)
         for (key, table, values) in linked {
-            guard try targets.areAmong(values, table), let row = try table.row(db, key.id) else { continue }
+            guard try targets.hasDangling(values, table), let row = try table.row(db, key.id) else { continue }
             guard let open = try targets.open(key.id, table, row) else {
                 written.forget(key)
                 continue
             }
-            written.follow(key, open, table.links)
+            written.noteSideEffects(key, open, table.links)
         }
     }
 
@@ -240,7 +242,7 @@ struct SaveWriter {
         return start.indices.map { mine[$0] != base[$0] ? mine[$0] : start[$0] }
     }
 
-    private mutating func delete(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]?) throws {
+    private mutating func delete(_ item: SavePlan.Item, _ table: TableLayout, _ base: [DatabaseValue]?) throws {
         guard let store = try start(item, table) else { return }
         if let base, !saved.isLast(item.key, store), store != saved.following(base, item.key, store) {
             switch PropertyMerge.keepsObjectDeletedInMemory(policy) {
@@ -256,7 +258,7 @@ struct SaveWriter {
 
     private func conflict(
         _ item: SavePlan.Item,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ base: [DatabaseValue],
         _ memory: [DatabaseValue]?,
         _ store: [DatabaseValue]?
@@ -280,11 +282,11 @@ struct SaveWriter {
 extension SaveWriter {
     /// Assigns zones to new objects of a shared store that have no link of their own: they go to the zone of the
     /// objects that link to them.
-    mutating func settleHomeless() throws {
-        for item in homeless {
+    mutating func placeObjectsWithoutShare() throws {
+        for item in objectsWithoutShare {
             let closure = ShareClosure(db: db, file: file)
             let zones = try closure.newcomers(from: object(item), home: home ?? 0).zones
-            guard zones.count < 2 else { throw Self.crossing(object(item)) }
+            guard zones.count < 2 else { throw Self.crossShareError(object(item)) }
             guard let table = file.mapping.tables[item.key.entity] else { continue }
             guard let zone = zones.first else {
                 // Its link's target is gone, so the object would never belong to a share.
@@ -295,7 +297,7 @@ extension SaveWriter {
         }
     }
 
-    private func lostTarget(of item: SavePlan.Item, _ table: TableForm) throws -> MirrorContext.Key? {
+    private func lostTarget(of item: SavePlan.Item, _ table: TableLayout) throws -> MirrorContext.Key? {
         for position in table.links {
             guard let id = String.fromDatabaseValue(item.pending.row[position]),
                 let destination = table.columns[position].link?.destination,
@@ -308,7 +310,7 @@ extension SaveWriter {
 
     /// Returns the zone of the share that a new object was assigned to; `nil` if that share of this user has ended
     /// since.
-    func assignedZone(_ home: MirrorContext.ShareHome, _ item: SavePlan.Item) throws -> Int64? {
+    func assignedZone(_ home: MirrorContext.ShareAssignment, _ item: SavePlan.Item) throws -> Int64? {
         if let zone = try KnownZone.find(db, home.zone) { return zone.id }
         guard file.scope == .shared else { return nil }
         throw MirrorError(
@@ -317,7 +319,7 @@ extension SaveWriter {
         )
     }
 
-    mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {
+    mutating func reserve(_ item: SavePlan.Item, _ table: TableLayout, in zone: Int64) throws {
         relinked.append(object(item))
         if file.scope == .shared, file.description.unpermittedWrites == .reject,
             try !ShareCache.canWrite(db, zone: zone, record: nil)
@@ -339,21 +341,21 @@ extension SaveWriter {
     }
 
     /// Returns the share zone of an object that this one is linked to; `nil` for the home zone.
-    func zoneByLinks(_ item: SavePlan.Item, _ table: TableForm) throws -> Int64? {
+    func zoneByLinks(_ item: SavePlan.Item, _ table: TableLayout) throws -> Int64? {
         guard let home, !table.links.isEmpty else { return nil }
         var found: Int64?
         for position in table.links {
             guard let id = String.fromDatabaseValue(item.pending.row[position]),
                 let zone = try KnownRecord.zone(db, oid: id), zone != home
             else { continue }
-            if let found, found != zone { throw Self.crossing(object(item)) }
+            if let found, found != zone { throw Self.crossShareError(object(item)) }
             found = zone
         }
         return found
     }
 
     /// Returns whether an object was removed because access to it ended; then there is nothing to merge.
-    func wentWithShare(_ id: String) throws -> Bool {
+    func wasRemovedWithShare(_ id: String) throws -> Bool {
         guard file.scope == .shared else { return false }
         let sql = """
             SELECT EXISTS (SELECT 1 FROM mirror_change o JOIN mirror_change s ON s.txn = o.txn
@@ -363,7 +365,7 @@ extension SaveWriter {
     }
 
     /// Moves objects that are linked with a shared object into its zone, with all objects connected to them.
-    func joinShares() throws {
+    func moveIntoShares() throws {
         guard let home, file.scope == .private else { return }
         for object in relinked {
             let closure = ShareClosure(db: db, file: file)
@@ -373,12 +375,12 @@ extension SaveWriter {
             shared.remove(home)
             guard let zone = shared.first else { continue }
             let (newcomers, met) = try closure.newcomers(from: object, home: home)
-            guard shared.union(met).count == 1 else { throw Self.crossing(object) }
-            if !newcomers.isEmpty { try ShareMoves.rebind(db, newcomers, to: zone, file: file) }
+            guard shared.union(met).count == 1 else { throw Self.crossShareError(object) }
+            if !newcomers.isEmpty { try ShareMoves.reassign(db, newcomers, to: zone, file: file) }
         }
     }
 
-    static func crossing(_ object: ObjectID) -> MirrorError {
+    static func crossShareError(_ object: ObjectID) -> MirrorError {
         MirrorError(
             .crossShareRelationship,
             "\(object) cannot be related to objects of two different shares. Remove it from one of them first."
@@ -390,7 +392,7 @@ extension SaveWriter {
 ///
 /// Another context has deleted the target since it was read, or it has not arrived yet. Other devices will show such
 /// links as open, and so does this one.
-struct LostTargets {
+struct DanglingLinks {
     let db: Database
     let file: StoreFile
     /// The objects deleted here, as far as the history goes back; read when first needed.
@@ -402,7 +404,7 @@ struct LostTargets {
     }
 
     /// Returns whether some of an object's links have lost their target.
-    mutating func areAmong(_ row: [DatabaseValue], _ table: TableForm) throws -> Bool {
+    mutating func hasDangling(_ row: [DatabaseValue], _ table: TableLayout) throws -> Bool {
         for position in table.links where try isLost(row[position], table.columns[position], table) { return true }
         return false
     }
@@ -410,7 +412,7 @@ struct LostTargets {
     /// Makes such links of one object open; deletes a many-to-many link that has lost an end.
     ///
     /// Returns the row after that; `nil` if it was deleted.
-    mutating func open(_ id: String, _ table: TableForm, _ row: [DatabaseValue]) throws -> [DatabaseValue]? {
+    mutating func open(_ id: String, _ table: TableLayout, _ row: [DatabaseValue]) throws -> [DatabaseValue]? {
         let lost = try table.links.filter { try isLost(row[$0], table.columns[$0], table) }
         guard !lost.isEmpty else { return row }
         if table.entity == nil {
@@ -420,23 +422,23 @@ struct LostTargets {
         var open = row
         for position in lost { open[position] = .null }
         // The user's change itself is recorded and will be sent.
-        try StoreFile.unnoticed(db) { try table.update(db, id, open) }
+        try StoreFile.withoutTracking(db) { try table.update(db, id, open) }
         let zone = try KnownRecord.zone(db, oid: id) ?? file.homeZone.map { try KnownZone.make(db, $0).id } ?? 0
         for position in lost {
             guard let target = String.fromDatabaseValue(row[position]) else { continue }
             let name = try KnownRecord.find(db, oid: target)?.name ?? target
-            try OpenLinks.keep(db, id, table.name, table.columns[position].name, zone, to: name)
+            try UnresolvedLinks.keep(db, id, table.name, table.columns[position].name, zone, to: name)
         }
         return open
     }
 
     /// Many-to-many and one-to-one links to an object that was never here are resolved on its arrival; they stay as
     /// they are.
-    private mutating func isLost(_ value: DatabaseValue, _ column: ColumnForm, _ table: TableForm) throws -> Bool {
+    private mutating func isLost(_ value: DatabaseValue, _ column: ColumnLayout, _ table: TableLayout) throws -> Bool {
         guard let target = String.fromDatabaseValue(value), let link = column.link else { return false }
         let here = "SELECT EXISTS (SELECT 1 FROM \(link.destination.quoted) WHERE id = ?)"
         if try Bool.fetchOne(db.cachedStatement(sql: here), arguments: [target]) == true { return false }
-        guard table.entity == nil || column.back != nil else { return true }
+        guard table.entity == nil || column.inverseLink != nil else { return true }
         let deleted = try deleted ?? String.fetchSet(db, sql: "SELECT oid FROM mirror_change WHERE kind = 3")
         self.deleted = deleted
         return deleted.contains(target)

@@ -54,7 +54,7 @@ private struct EntityType: Hashable, Sendable {
 
 extension MirrorModel {
     /// Returns the properties whose values in a row cannot be read, in the entity's order.
-    func unreadProperties(of row: [DatabaseValue], _ table: TableForm) -> [String] {
+    func unreadProperties(of row: [DatabaseValue], _ table: TableLayout) -> [String] {
         func names<T: SyncedRecord>(_ type: T.Type) -> [String] {
             var reader = RowReader<T>(table)
             _ = try? reader.read("unread", row)
@@ -69,7 +69,7 @@ extension MirrorModel {
     }
 }
 
-extension ColumnForm {
+extension ColumnLayout {
     /// Returns whether the column's type allows a value, as far as that can be decided without a Swift type.
     fileprivate func canHold(_ value: DatabaseValue) -> Bool {
         guard RecordMapping.fieldValue(value, self) != nil else { return false }
@@ -82,16 +82,16 @@ extension ColumnForm {
 }
 
 /// A table of a store: an entity's, or a join table of a many-to-many relationship.
-struct TableForm: Hashable, Sendable {
+struct TableLayout: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
         case entity(Entity)
-        case pairs(PairForm)
+        case pairs(JoinTableLayout)
     }
 
     let name: String
     let kind: Kind
     /// All columns but `id`, which is the first in the file.
-    let columns: [ColumnForm]
+    let columns: [ColumnLayout]
     /// Column positions by name.
     let index: [String: Int]
     /// Prepared SQL texts for the table.
@@ -99,20 +99,20 @@ struct TableForm: Hashable, Sendable {
     /// The positions of columns with links.
     let links: [Int]
     /// The positions of columns whose later edit wins.
-    let timed: [Int]
+    let lastEditWinsColumns: [Int]
     /// The positions of columns with dates.
     let dates: [Int]
     /// The position of the link to the parent record.
     let parent: Int?
 
-    init(name: String, kind: Kind, columns: [ColumnForm]) {
+    init(name: String, kind: Kind, columns: [ColumnLayout]) {
         self.name = name
         self.kind = kind
         self.columns = columns
         index = Dictionary(columns.enumerated().map { ($0.element.name, $0.offset) }) { first, _ in first }
         sql = TableSQL(name, columns)
         links = columns.indices.filter { columns[$0].link != nil }
-        timed = columns.indices.filter { columns[$0].lastEditWins }
+        lastEditWinsColumns = columns.indices.filter { columns[$0].lastEditWins }
         dates = columns.indices.filter { columns[$0].isDate }
         parent = columns.firstIndex { $0.link?.isParent == true }
     }
@@ -123,7 +123,7 @@ struct TableForm: Hashable, Sendable {
 }
 
 /// One column of a table.
-struct ColumnForm: Hashable, Sendable {
+struct ColumnLayout: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
         case attribute(Attribute)
         /// A column with the id of an object of the relationship's entity.
@@ -133,7 +133,7 @@ struct ColumnForm: Hashable, Sendable {
     let name: String
     let kind: Kind
     /// The column of the other entity that is the inverse of a one-to-one relationship.
-    var back: String?
+    var inverseLink: String?
 
     var link: Relationship? {
         if case .link(let relationship) = kind { relationship } else { nil }
@@ -152,7 +152,7 @@ struct ColumnForm: Hashable, Sendable {
 }
 
 /// A join table of a many-to-many relationship, with its ends in the order in which the relay's records name them.
-struct PairForm: Hashable, Sendable {
+struct JoinTableLayout: Hashable, Sendable {
     struct End: Hashable, Sendable {
         let entity: String
         let relationship: String
@@ -179,30 +179,30 @@ struct PairForm: Hashable, Sendable {
 
 extension MirrorModel {
     /// Returns the tables of a configuration.
-    func tables(in configuration: String?) -> [TableForm] {
+    func tables(in configuration: String?) -> [TableLayout] {
         let members = entityNames(in: configuration).compactMap { entities[$0] }
         let pairs = members.flatMap { self.pairs(of: $0) }
-        var seen: Set<PairForm> = []
+        var seen: Set<JoinTableLayout> = []
         return members.map(table) + pairs.filter { seen.insert($0).inserted }.map(Self.table)
     }
 
-    private func table(_ entity: Entity) -> TableForm {
-        let attributes = entity.attributes.map { ColumnForm(name: $0.name, kind: .attribute($0)) }
+    private func table(_ entity: Entity) -> TableLayout {
+        let attributes = entity.attributes.map { ColumnLayout(name: $0.name, kind: .attribute($0)) }
         let links = entity.relationships.filter { !$0.isToMany }.map { link in
-            let back = inverse(of: link).flatMap { $0.isToMany ? nil : $0.name }
-            return ColumnForm(name: link.name, kind: .link(link), back: back)
+            let inverseLink = inverse(of: link).flatMap { $0.isToMany ? nil : $0.name }
+            return ColumnLayout(name: link.name, kind: .link(link), inverseLink: inverseLink)
         }
-        return TableForm(name: entity.name, kind: .entity(entity), columns: attributes + links)
+        return TableLayout(name: entity.name, kind: .entity(entity), columns: attributes + links)
     }
 
-    private static func table(_ pairs: PairForm) -> TableForm {
-        func column(_ name: String, _ end: PairForm.End) -> ColumnForm {
+    private static func table(_ pairs: JoinTableLayout) -> TableLayout {
+        func column(_ name: String, _ end: JoinTableLayout.End) -> ColumnLayout {
             var link = Relationship(name, to: end.entity, isToMany: false, inverse: nil)
             // A row without one of its ends has no meaning.
             link.deleteRule = .cascade
-            return ColumnForm(name: name, kind: .link(link))
+            return ColumnLayout(name: name, kind: .link(link))
         }
-        return TableForm(
+        return TableLayout(
             name: pairs.tableName,
             kind: .pairs(pairs),
             columns: [column("source", pairs.first), column("target", pairs.second)]
@@ -216,15 +216,17 @@ extension MirrorModel {
     }
 
     /// Returns the join table of a many-to-many relationship; `nil` for all others.
-    func pair(_ relationship: Relationship, of entity: String) -> PairForm? {
-        guard relationship.isToMany, let back = inverse(of: relationship), back.isToMany else { return nil }
-        let here = PairForm.End(entity: entity, relationship: relationship.name)
-        let there = PairForm.End(entity: relationship.destination, relationship: back.name)
+    func pair(_ relationship: Relationship, of entity: String) -> JoinTableLayout? {
+        guard relationship.isToMany, let inverseLink = inverse(of: relationship), inverseLink.isToMany else {
+            return nil
+        }
+        let here = JoinTableLayout.End(entity: entity, relationship: relationship.name)
+        let there = JoinTableLayout.End(entity: relationship.destination, relationship: inverseLink.name)
         let isFirst = (here.entity, here.relationship) <= (there.entity, there.relationship)
-        return isFirst ? PairForm(first: here, second: there) : PairForm(first: there, second: here)
+        return isFirst ? JoinTableLayout(first: here, second: there) : JoinTableLayout(first: there, second: here)
     }
 
-    private func pairs(of entity: Entity) -> [PairForm] {
+    private func pairs(of entity: Entity) -> [JoinTableLayout] {
         entity.relationships.compactMap { pair($0, of: entity.name) }
     }
 }

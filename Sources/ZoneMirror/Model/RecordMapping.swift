@@ -12,22 +12,22 @@ typealias Record = Records.Record
 struct RecordMapping: Sendable {
     /// The prefix of types and fields, which makes records interchangeable with those of Core Data.
     let prefix: String
-    let tables: [String: TableForm]
+    let tables: [String: TableLayout]
     /// In the order of the model.
     let tableNames: [String]
     /// For each table, the columns that refer to it, with their tables.
-    let incoming: [String: [(table: TableForm, column: String)]]
+    let incoming: [String: [(table: TableLayout, column: String)]]
     private let entityField: String
     /// The field with the times of property edits.
     let editTimesField: String
     /// Whether some table stores edit times.
     let keepsEditTimes: Bool
-    private let entitiesByType: [String: [TableForm]]
-    private let pairTables: [PairForm: TableForm]
+    private let entitiesByType: [String: [TableLayout]]
+    private let pairTables: [JoinTableLayout: TableLayout]
     /// The fields of the columns, by table.
     private let columnFields: [String: [String]]
 
-    init(tables: [TableForm], prefix: String) {
+    init(tables: [TableLayout], prefix: String) {
         self.prefix = prefix
         self.tables = Dictionary(tables.map { ($0.name, $0) }) { $1 }
         tableNames = tables.map(\.name)
@@ -39,7 +39,7 @@ struct RecordMapping: Sendable {
         columnFields = Dictionary(tables.map { ($0.name, $0.columns.map { prefix + $0.name }) }) { $1 }
         entityField = prefix + "entityName"
         editTimesField = prefix + EditTimes.name
-        keepsEditTimes = tables.contains { !$0.timed.isEmpty }
+        keepsEditTimes = tables.contains { !$0.lastEditWinsColumns.isEmpty }
         entitiesByType = Dictionary(grouping: tables.filter { $0.entity != nil }) { prefix + ($0.entity?.root ?? "") }
         pairTables = Dictionary(
             tables.compactMap { table in
@@ -55,20 +55,20 @@ struct RecordMapping: Sendable {
         (entitiesByType.keys + (pairTables.isEmpty ? [] : [Self.pairType])).sorted()
     }
 
-    func recordType(of table: TableForm) -> String {
+    func recordType(of table: TableLayout) -> String {
         switch table.kind {
         case .entity(let entity): prefix + entity.root
         case .pairs: Self.pairType
         }
     }
 
-    func field(_ column: ColumnForm) -> String { prefix + column.name }
-    func assetField(_ column: ColumnForm) -> String { field(column) + Self.companionSuffix }
+    func field(_ column: ColumnLayout) -> String { prefix + column.name }
+    func assetField(_ column: ColumnLayout) -> String { field(column) + Self.companionSuffix }
 
     /// Returns the fields that a row of this model determines completely.
-    func ownFields(of table: TableForm) -> Set<String> {
+    func ownFields(of table: TableLayout) -> Set<String> {
         if case .pairs = table.kind { return ["CD_entityNames", "CD_recordNames", "CD_relationships"] }
-        let times = table.timed.isEmpty ? [] : [editTimesField]
+        let times = table.lastEditWinsColumns.isEmpty ? [] : [editTimesField]
         return Set((columnFields[table.name] ?? []) + times + [entityField])
     }
 
@@ -78,7 +78,7 @@ struct RecordMapping: Sendable {
     // MARK: From records
 
     /// Returns the table for a record; `nil` if the model does not know it.
-    func table(forType type: String, fields: [String: FieldValue]) -> TableForm? {
+    func table(forType type: String, fields: [String: FieldValue]) -> TableLayout? {
         if type == Self.pairType { return pair(in: fields).flatMap { pairTables[$0.form] } }
         guard let candidates = entitiesByType[type] else { return nil }
         if candidates.count == 1, let only = candidates.first, only.entity?.root == only.name { return only }
@@ -89,7 +89,7 @@ struct RecordMapping: Sendable {
     /// Returns a record's row, with links as record names.
     ///
     /// Missing fields, and those with a value of another type, have the attribute's default.
-    func row(of fields: [String: FieldValue], in table: TableForm) -> [DatabaseValue] {
+    func row(of fields: [String: FieldValue], in table: TableLayout) -> [DatabaseValue] {
         if case .pairs = table.kind {
             guard let names = pair(in: fields) else { return [.null, .null] }
             return [names.first.databaseValue, names.second.databaseValue]
@@ -101,7 +101,7 @@ struct RecordMapping: Sendable {
     }
 
     /// Returns the properties for which a record has a value of another type than theirs.
-    func misfits(in fields: [String: FieldValue], of table: TableForm) -> [String] {
+    func mistypedProperties(in fields: [String: FieldValue], of table: TableLayout) -> [String] {
         guard table.entity != nil else { return [] }
         return table.columns.filter { column in
             guard let value = fields[field(column)] else { return false }
@@ -109,7 +109,7 @@ struct RecordMapping: Sendable {
         }.map(\.name)
     }
 
-    private static func columnValue(_ value: FieldValue, _ column: ColumnForm) -> DatabaseValue? {
+    private static func columnValue(_ value: FieldValue, _ column: ColumnLayout) -> DatabaseValue? {
         guard case .attribute(let attribute) = column.kind else {
             if case .string(let name) = value { return name.databaseValue }
             if case .reference(let reference) = value { return reference.recordName.databaseValue }
@@ -128,19 +128,19 @@ struct RecordMapping: Sendable {
         }
     }
 
-    private func pair(in fields: [String: FieldValue]) -> (form: PairForm, first: String, second: String)? {
+    private func pair(in fields: [String: FieldValue]) -> (form: JoinTableLayout, first: String, second: String)? {
         guard case .string(let entities)? = fields["CD_entityNames"],
             case .string(let names)? = fields["CD_recordNames"],
             case .string(let relationships)? = fields["CD_relationships"]
         else { return nil }
         let (e, n, r) = (Self.halves(entities), Self.halves(names), Self.halves(relationships))
         guard let e, let n, let r else { return nil }
-        let form = PairForm(
+        let form = JoinTableLayout(
             first: .init(entity: e.0, relationship: r.0),
             second: .init(entity: e.1, relationship: r.1)
         )
         if pairTables[form] != nil { return (form, n.0, n.1) }
-        let turned = PairForm(first: form.second, second: form.first)
+        let turned = JoinTableLayout(first: form.second, second: form.first)
         return (turned, n.1, n.0)
     }
 
@@ -171,7 +171,7 @@ struct RecordMapping: Sendable {
     // MARK: To records
 
     /// Returns the fields of a row, whose links must be record names already.
-    func fields(of row: [DatabaseValue], in table: TableForm) -> [String: FieldValue] {
+    func fields(of row: [DatabaseValue], in table: TableLayout) -> [String: FieldValue] {
         if case .pairs(let form) = table.kind { return pairFields(of: row, form) }
         var fields: [String: FieldValue] = [entityField: .string(table.name)]
         for (column, value) in zip(table.columns, row) where !value.isNull {
@@ -180,7 +180,7 @@ struct RecordMapping: Sendable {
         return fields
     }
 
-    private func pairFields(of row: [DatabaseValue], _ form: PairForm) -> [String: FieldValue] {
+    private func pairFields(of row: [DatabaseValue], _ form: JoinTableLayout) -> [String: FieldValue] {
         let names = row.map { String.fromDatabaseValue($0).map(Self.half) ?? "" }.joined(separator: ":")
         return [
             "CD_entityNames": .string("\(form.first.entity):\(form.second.entity)"),
@@ -190,7 +190,7 @@ struct RecordMapping: Sendable {
     }
 
     /// Returns `nil` if the column's type does not allow the value, because plain SQL can store any value.
-    static func fieldValue(_ value: DatabaseValue, _ column: ColumnForm) -> FieldValue? {
+    static func fieldValue(_ value: DatabaseValue, _ column: ColumnLayout) -> FieldValue? {
         guard case .attribute(let attribute) = column.kind else {
             return String.fromDatabaseValue(value).map { .string($0) }
         }
@@ -205,7 +205,7 @@ struct RecordMapping: Sendable {
 
     /// Returns a row as it will look after a round trip to the relay, because plain SQL may write a date in several
     /// ways.
-    func settled(_ row: [DatabaseValue], in table: TableForm) -> [DatabaseValue] {
+    func settled(_ row: [DatabaseValue], in table: TableLayout) -> [DatabaseValue] {
         zip(table.columns, row).map { column, value in
             guard column.attribute?.type == .date, !value.isNull, let field = Self.fieldValue(value, column) else {
                 return value

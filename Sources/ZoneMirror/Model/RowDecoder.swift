@@ -5,11 +5,11 @@ import GRDB
 ///
 /// Every row gives an object: a property has its default if its type cannot read the column's value.
 struct RowReader<T: SyncedRecord> {
-    let table: TableForm
+    let table: TableLayout
     /// The values that could not be read so far.
-    private(set) var unread: [UnreadValue] = []
+    private(set) var unread: [UnreadableValue] = []
 
-    init(_ table: TableForm) { self.table = table }
+    init(_ table: TableLayout) { self.table = table }
 
     /// Decodes one row.
     ///
@@ -30,18 +30,18 @@ struct RowReader<T: SyncedRecord> {
         let defaults = DefaultValues(of: example)
         do {
             let object = try T(from: RowDecoder(table: table, id: id, row: row, defaults: defaults))
-            unread += defaults.used.map { UnreadValue(object: id, property: $0) }
+            unread += defaults.used.map { UnreadableValue(object: id, property: $0) }
             return object
         } catch {
             // The type has its own decoding code, which rejects the object as a whole.
-            unread += table.columns.map { UnreadValue(object: id, property: $0.name) }
+            unread += table.columns.map { UnreadableValue(object: id, property: $0.name) }
             return example
         }
     }
 }
 
 /// A stored value that a property's type cannot read.
-struct UnreadValue: Sendable {
+struct UnreadableValue: Sendable {
     /// The object with this value.
     var object: RecordName
     var property: String
@@ -70,7 +70,7 @@ private struct MissingColumn: Error, CustomStringConvertible {
 
 /// Decodes a row as an object.
 private struct RowDecoder: Decoder {
-    let table: TableForm
+    let table: TableLayout
     let id: RecordName
     /// The values in the order of the table's columns.
     let row: [DatabaseValue]
@@ -160,7 +160,7 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     private func other<T: Decodable>(_ type: T.Type, _ key: Key, _ value: DatabaseValue) throws -> T {
         if type is any LinkProperty.Type {
-            return try T(from: ValueDecoder(value: value, codingPath: [key], holder: decoder.id.origin))
+            return try T(from: ValueDecoder(value: value, codingPath: [key], source: decoder.id.origin))
         }
         guard ColumnReader.isJSON(type) else {
             guard let found = ColumnReader.read(type, value) else { throw Unreadable(type: "\(type)") }
@@ -251,7 +251,7 @@ struct ValueDecoder: Decoder, SingleValueDecodingContainer {
     let value: DatabaseValue
     let codingPath: [any CodingKey]
     /// Where the object with the link was read.
-    let holder: Origin?
+    let source: Origin?
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {

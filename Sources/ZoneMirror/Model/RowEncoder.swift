@@ -6,7 +6,7 @@ import ZoneKit
 /// Encodes an object as column values by property name; `nil` becomes NULL, and to-many links are left out.
 enum RowEncoder {
     /// A number, date or text that no record can hold.
-    struct Unsendable: Error, CustomStringConvertible {
+    struct UnsupportedValue: Error, CustomStringConvertible {
         let property: String
         let reason: String
 
@@ -25,7 +25,7 @@ enum RowEncoder {
         try object.encode(to: PropertyEncoder(sink: sink))
         let refusals = sink.refusals.filter { !isKept($0.key, sink.values[$0.key] ?? .null, $0.value) }
         guard let (property, reason) = refusals.min(by: { $0.key < $1.key }) else { return (sink.values, sink.store) }
-        throw Unsendable(property: property, reason: reason)
+        throw UnsupportedValue(property: property, reason: reason)
     }
 
     /// Returns, by property, why records cannot hold values of an object.
@@ -86,7 +86,7 @@ enum RowEncoder {
         case let value as RecordName where value.text.utf8.contains(0):
             return refusal(of: value.text, as: column)
         case let value as Date where Timestamp(exactly: value) == nil:
-            return "is an infinite date. Use nil for no date."
+            return "is a date out of range. Use nil for no date."
         case let value as any BinaryInteger where Int64(clamping: value) != value:
             return "is \(value), and integers in records range from \(Int64.min) to \(Int64.max)."
         case let value as any BinaryFloatingPoint where !Double(value).isFinite:

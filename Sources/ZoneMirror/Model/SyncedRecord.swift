@@ -63,8 +63,8 @@ public struct ToOne<Target: SyncedRecord>: Hashable, Codable, Sendable {
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         // A link stays within its store; another store may have an object with the same name.
-        let holder = (decoder as? ValueDecoder)?.holder
-        target = container.decodeNil() ? nil : RecordName(try container.decode(String.self), linkedFrom: holder)
+        let source = (decoder as? ValueDecoder)?.source
+        target = container.decodeNil() ? nil : RecordName(try container.decode(String.self), linkedFrom: source)
         name = decoder.codingPath.last?.stringValue ?? ""
         inverse = nil
         deleteRule = .nullify
@@ -180,8 +180,8 @@ public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleBy
     }
 
     /// Creates the name in a link of an object that was read.
-    init(_ text: String, linkedFrom holder: Origin?) {
-        self.init(text, origin: holder.map { Origin(store: $0.store, name: text, row: nil, files: $0.files) })
+    init(_ text: String, linkedFrom source: Origin?) {
+        self.init(text, origin: source.map { Origin(store: $0.store, name: text, row: nil, files: $0.files) })
     }
 
     /// Decodes a name.

@@ -11,7 +11,7 @@ struct TableSQL: Hashable, Sendable {
     let update: String
     let delete: String
 
-    init(_ name: String, _ columns: [ColumnForm]) {
+    init(_ name: String, _ columns: [ColumnLayout]) {
         let table = name.quoted
         let names = (["id"] + columns.map(\.name)).map(\.quoted).joined(separator: ", ")
         let marks = Array(repeating: "?", count: columns.count + 1).joined(separator: ", ")
@@ -38,7 +38,7 @@ extension Statement {
     }
 }
 
-extension TableForm {
+extension TableLayout {
     /// Returns a row's values without the id; `nil` if there is no such row.
     func row(_ db: Database, _ oid: String) throws -> [DatabaseValue]? {
         let statement = try BoundStatement(db, sql.selectOne)
@@ -159,6 +159,6 @@ enum ExactDate {
     }
 }
 
-extension ColumnForm {
+extension ColumnLayout {
     var isDate: Bool { attribute?.type == .date }
 }

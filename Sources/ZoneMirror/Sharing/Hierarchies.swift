@@ -13,9 +13,9 @@ struct Hierarchies {
     private let file: StoreFile
     /// The zones that have records shared with their children.
     private let zones: Set<Int64>
-    private let names: NameSpace
+    private let names: RecordNameTranslator
 
-    init(_ db: Database, _ file: StoreFile, _ names: NameSpace) throws {
+    init(_ db: Database, _ file: StoreFile, _ names: RecordNameTranslator) throws {
         self.db = db
         self.file = file
         self.names = names
@@ -28,7 +28,7 @@ struct Hierarchies {
     /// Returns the name of the parent that an object's record should have, or `nil` if it needs none.
     ///
     /// `row` has links as record names.
-    func parent(of oid: String, _ row: [DatabaseValue], _ table: TableForm) throws -> String? {
+    func parent(of oid: String, _ row: [DatabaseValue], _ table: TableLayout) throws -> String? {
         var seen: Set<String> = []
         return try parent(of: oid, row, table, &seen)
     }
@@ -36,7 +36,7 @@ struct Hierarchies {
     private func parent(
         of oid: String,
         _ row: [DatabaseValue],
-        _ table: TableForm,
+        _ table: TableLayout,
         _ seen: inout Set<String>
     ) throws -> String? {
         if let position = table.parent { return String.fromDatabaseValue(row[position]) }
@@ -68,7 +68,7 @@ struct Hierarchies {
     }
 
     /// Returns whether a record loses its parent because its link to the parent was removed.
-    func losesParent(_ row: [DatabaseValue], _ table: TableForm, _ known: KnownRecord?) -> Bool {
+    func losesParent(_ row: [DatabaseValue], _ table: TableLayout, _ known: KnownRecord?) -> Bool {
         guard let position = table.parent else { return false }
         return row[position].isNull && known?.parent != nil
     }

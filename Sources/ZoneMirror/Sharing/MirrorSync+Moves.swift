@@ -19,14 +19,14 @@ extension MirrorSync {
         guard link.isPrivate else { return }
         for isLast in [false, true] {
             var isRefused = false
-            for departure in try await file.pool.read({ try ShareMoves.departures($0) }) {
-                if conditions.relayMoves, try await carryOut(departure, isLast: isLast) { continue }
+            for zoneMove in try await file.pool.read({ try ShareMoves.pendingMoves($0) }) {
+                if conditions.relayMoves, try await carryOut(zoneMove, isLast: isLast) { continue }
                 isRefused = true
-                if isLast || !conditions.relayMoves { try await copyUnknown(departure) }
+                if isLast || !conditions.relayMoves { try await copyUnknown(zoneMove) }
             }
             guard isRefused, conditions.relayMoves, !isLast else { return }
             // Some records were deleted or moved elsewhere, or the relay does not have this call.
-            try await fetch(asksDatabase: true, held: [], prioritized: [])
+            try await fetch(asksDatabase: true, backingOff: [], prioritized: [])
             let file = file
             try await file.pool.write { try ShareMoves.emptyAll($0, file: file) }
         }
@@ -37,30 +37,30 @@ extension MirrorSync {
     ///
     /// Participants lose the zone as a whole and never see its records removed one by one, which they could not
     /// distinguish from deletions. Usually this is one commit. If it cannot be, the share is ended first.
-    private func carryOut(_ departure: ShareMoves.Departure, isLast: Bool) async throws -> Bool {
-        guard departure.endsZone else { return try await move(departure) }
+    private func carryOut(_ zoneMove: ShareMoves.ZoneMove, isLast: Bool) async throws -> Bool {
+        guard zoneMove.endsZone else { return try await move(zoneMove) }
         // Values encrypted with the zone's key must be encrypted again before the zone ends.
-        let isOne = departure.names.count <= Self.commitLimit && !link.database.hasEncryptionKey
-        if isOne, try await end(departure) { return true }
+        let isOne = zoneMove.names.count <= Self.commitLimit && !link.database.hasEncryptionKey
+        if isOne, try await end(zoneMove) { return true }
         // The zone has other records; after the next fetch, they may be moved too.
         guard isLast || !isOne else { return false }
         try await close(
-            CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(departure.from.zone))
+            CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zoneMove.from.zone))
         )
-        return try await move(departure)
+        return try await move(zoneMove)
     }
 
     /// Moves all records out of a zone and ends it with its share in one commit; returns `false` if the relay refuses
     /// permanently.
-    private func end(_ departure: ShareMoves.Departure) async throws -> Bool {
-        let (from, to) = (departure.from.zone, departure.to.zone)
-        guard try await endInOneCommit(departure) else { return false }
-        await tellOthers([from, to])
+    private func end(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+        let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
+        guard try await endInOneCommit(zoneMove) else { return false }
+        await notifyOtherListeners([from, to])
         return true
     }
 
-    private func endInOneCommit(_ departure: ShareMoves.Departure) async throws -> Bool {
-        let (from, to) = (departure.from.zone, departure.to.zone)
+    private func endInOneCommit(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+        let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
         // Pages that were read before the move must not be imported after it.
         for zone in [from, to] {
             await exchange(zone).enter()
@@ -68,16 +68,16 @@ extension MirrorSync {
         }
         defer { for zone in [from, to] { exchange(zone).leave() } }
         do throws(CKError) {
-            try await link.move(departure.names, from: from, to: to, deletesSource: true)
+            try await link.move(zoneMove.names, from: from, to: to, deletesSource: true)
         } catch {
-            guard !error.trouble.isRetriedAutomatically else { throw error }
+            guard !error.syncFailure.isRetriedAutomatically else { throw error }
             return false
         }
         try conditions.crashPoint(.afterRelayMove)
         try conditions.crashPoint(.afterZoneGone)
         let file = file
         try await file.pool.write { db in
-            try ShareMoves.moved(db, departure, departure.names, file: file)
+            try ShareMoves.moved(db, zoneMove, zoneMove.names, file: file)
             try ShareMoves.finished(db, zone: from, file: file)
         }
         feed.wrote(to)
@@ -86,10 +86,10 @@ extension MirrorSync {
     }
 
     /// Moves some records; returns `false` if the relay refuses permanently.
-    private func move(_ departure: ShareMoves.Departure) async throws -> Bool {
-        let (from, to) = (departure.from.zone, departure.to.zone)
-        for start in stride(from: 0, to: departure.names.count, by: Self.moveLimit) {
-            let part = Array(departure.names[start..<min(start + Self.moveLimit, departure.names.count)])
+    private func move(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+        let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
+        for start in stride(from: 0, to: zoneMove.names.count, by: Self.moveLimit) {
+            let part = Array(zoneMove.names[start..<min(start + Self.moveLimit, zoneMove.names.count)])
             // Pages that were read before the move must not be imported after it.
             for zone in [from, to] {
                 await exchange(zone).enter()
@@ -99,66 +99,66 @@ extension MirrorSync {
             do throws(CKError) {
                 try await link.move(part, from: from, to: to)
             } catch {
-                guard !error.trouble.isRetriedAutomatically else { throw error }
+                guard !error.syncFailure.isRetriedAutomatically else { throw error }
                 return false
             }
             try conditions.crashPoint(.afterRelayMove)
-            try await sealUnknown(in: departure, part)
-            try await noteMoved(departure, part)
+            try await resealUnknown(in: zoneMove, part)
+            try await noteMoved(zoneMove, part)
         }
-        await tellOthers([from, to])
+        await notifyOtherListeners([from, to])
         return true
     }
 
-    private func noteMoved(_ departure: ShareMoves.Departure, _ names: [String]) async throws {
+    private func noteMoved(_ zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
         let file = file
-        try await file.pool.write { try ShareMoves.moved($0, departure, names, file: file) }
-        feed.wrote(departure.to.zone)
+        try await file.pool.write { try ShareMoves.moved($0, zoneMove, names, file: file) }
+        feed.wrote(zoneMove.to.zone)
     }
 
     /// Sends copies of records that the model does not know; all others are sent from the outbox.
-    private func copyUnknown(_ departure: ShareMoves.Departure) async throws {
+    private func copyUnknown(_ zoneMove: ShareMoves.ZoneMove) async throws {
         let unknown = try await file.pool.read { db in
-            try departure.names.compactMap { try KnownRecord.find(db, zone: departure.from.id, name: $0) }
+            try zoneMove.names.compactMap { try KnownRecord.find(db, zone: zoneMove.from.id, name: $0) }
                 .filter { $0.oid == nil }
         }
         for start in stride(from: 0, to: unknown.count, by: BatchLimits.maxOperations) {
             let part = unknown[start..<min(start + BatchLimits.maxOperations, unknown.count)]
             var writes: [ClientRequest.Write] = []
-            for known in part { writes.append(try await link.sealed(known.copy(.forceReplace), in: departure.to.zone)) }
-            let answers = try await link.modify(writes, in: departure.to.zone, atomically: false)
+            for known in part { writes.append(try await link.sealed(known.copy(.forceReplace), in: zoneMove.to.zone)) }
+            let answers = try await link.modify(writes, in: zoneMove.to.zone, atomically: false)
             let arrived = zip(part, answers).compactMap { known, answer in
                 if case .saved = answer { known.name } else { nil }
             }
-            try await noteMoved(departure, arrived)
+            try await noteMoved(zoneMove, arrived)
         }
     }
 
     /// Deletes moved originals after their copies have arrived; returns `false` if something must be moved first.
     func finishMoves() async throws -> Bool {
-        let (originals, zones) = try await file.pool.read { try ShareMoves.due($0) }
+        let (originals, zones) = try await file.pool.read { try ShareMoves.removable($0) }
         if !originals.isEmpty { try conditions.crashPoint(.beforeOriginalsGo) }
-        var hasNews = false
+        var hasNewChanges = false
         for (zone, originals) in originals {
             for start in stride(from: 0, to: originals.count, by: 200) {
                 let part = originals[start..<min(start + 200, originals.count)]
                 let gone = try await delete(part, in: zone)
-                hasNews = hasNews || gone.count < part.count
+                hasNewChanges = hasNewChanges || gone.count < part.count
                 try conditions.crashPoint(.afterOriginalsGo)
                 try await file.pool.write { try ShareMoves.finished($0, originals: gone, in: zone) }
             }
-            await tellOthers([zone])
+            await notifyOtherListeners([zone])
         }
         // Another user has changed an original since it was copied; the next fetch merges that into its object.
-        if hasNews { tell(.noticed(nil)) }
+        if hasNewChanges { tell(.noticed(nil)) }
         var isDone = true
         for zone in zones {
             try await close(CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zone)))
             switch try await drop(zone) {
-            case .dropped: await tellOthers([zone])
-            case .hasNews:
+            case .dropped: await notifyOtherListeners([zone])
+            case .hasNewChanges:
                 feed.changed(zone)
-                try await fetch(asksDatabase: true, held: [], prioritized: [zone])
+                try await fetch(asksDatabase: true, backingOff: [], prioritized: [zone])
                 isDone = false
             case .hasRecords: isDone = false
             }
@@ -167,26 +167,26 @@ extension MirrorSync {
     }
 
     /// The result of removing a zone.
-    private enum Drop {
+    private enum ZoneRemoval {
         case dropped
         /// The zone has changes that were not fetched yet.
-        case hasNews
+        case hasNewChanges
         /// The zone has records that were not moved yet.
         case hasRecords
     }
 
     /// Deletes a zone that this device has emptied, with what others have added to it.
-    private func drop(_ zone: ZoneID) async throws -> Drop {
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+    private func drop(_ zone: ZoneID) async throws -> ZoneRemoval {
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         let file = file
         let (count, token) = try await file.pool.write { db in
             guard let known = try KnownZone.find(db, zone) else { return (0, String?.none) }
             return (try ShareMoves.empty(db, zone: known.id, file: file).count, known.token)
         }
         guard count == 0 else { return .hasRecords }
-        guard try await !hasNews(zone, since: token) else { return .hasNews }
+        guard try await !hasNewChanges(zone, since: token) else { return .hasNewChanges }
         sends[zone, default: 0] += 1
         try await link.delete(zone)
         try conditions.crashPoint(.afterZoneGone)
@@ -195,7 +195,7 @@ extension MirrorSync {
         return .dropped
     }
 
-    private func hasNews(_ zone: ZoneID, since token: String?) async throws -> Bool {
+    private func hasNewChanges(_ zone: ZoneID, since token: String?) async throws -> Bool {
         do throws(CKError) {
             let page = try await link.zoneChanges(in: zone, since: token).records
             return page.moreComing || page.changed.contains { $0.type != Share.recordType }
@@ -225,10 +225,10 @@ extension MirrorSync {
     }
 
     /// Moves objects to another zone of this user in the store only; the next round sends the moves.
-    func rebind(_ objects: [ObjectID], to zone: ZoneID) async throws {
+    func reassign(_ objects: [ObjectID], to zone: ZoneID) async throws {
         let file = file
-        try await rebinding { db in
-            try ShareMoves.rebind(db, objects, to: try KnownZone.make(db, zone).id, file: file)
+        try await reassigning { db in
+            try ShareMoves.reassign(db, objects, to: try KnownZone.make(db, zone).id, file: file)
         }
     }
 
@@ -239,18 +239,18 @@ extension MirrorSync {
         let file = file
         // Another device may have shared these objects, and this one may not have fetched since.
         if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
-        return try await rebinding { db in
+        return try await reassigning { db in
             guard let known = try KnownZone.find(db, zone) else { return [] }
             try ShareMoves.drop(db, zone: known.id, to: try KnownZone.make(db, target).id)
             return try ShareMoves.empty(db, zone: known.id, file: file).objects
         }
     }
 
-    private func rebinding<Result: Sendable>(
+    private func reassigning<Result: Sendable>(
         _ move: @escaping @Sendable (Database) throws -> Result
     ) async throws -> Result {
         let (file, crash) = (file, conditions.crashPoint)
-        return try await withSendLane {
+        return try await withSendLock {
             let result = try await file.pool.write { db in
                 let result = try move(db)
                 try crash(.insideMove)

@@ -32,15 +32,15 @@ extension MirrorSync {
             return try ShareCache.store(db, details, named: record.id.recordName, zone: home.id)
         }
         await note(.share, details: [.share(ShareChange(news) ?? .updated, zone: zone.zoneName)])
-        await tellOthers([zone])
+        await notifyOtherListeners([zone])
         return share
     }
 
     /// Runs with the zone's lock held: a page read before the save would restore the old version.
     private func sendShare(_ share: CKShare, in zone: ZoneID) async throws {
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         sends[zone, default: 0] += 1
         for round in 1... {
             do {
@@ -57,9 +57,9 @@ extension MirrorSync {
     func leave(_ share: CKRecord.ID) async throws {
         try await checkAccount()
         let zone = share.zoneID.zone
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         try await delete(share)
         try await forget(zone, .accessLost(.left))
     }
@@ -74,11 +74,11 @@ extension MirrorSync {
     /// Deletes a share on the relay, after which only the zone's owner can write to the zone.
     func close(_ share: CKRecord.ID) async throws {
         let zone = share.zoneID.zone
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         try await delete(share)
-        await tellOthers([zone])
+        await notifyOtherListeners([zone])
     }
 
     /// Does not throw if the share or its zone is already gone.
@@ -96,13 +96,13 @@ extension MirrorSync {
 
     func purge(_ zone: ZoneID) async throws {
         try await checkAccount()
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         sends[zone, default: 0] += 1
         try await link.delete(zone, because: .purged)
         try await forget(zone, .ended)
-        await tellOthers([zone])
+        await notifyOtherListeners([zone])
     }
 
     /// Deletes all zones of this user with their contents, here and on the relay.
@@ -127,7 +127,7 @@ extension MirrorSync {
             }
             feed.lost(zone.zone)
             link.forgetKey(of: zone.zone)
-            await tellOthers([zone.zone])
+            await notifyOtherListeners([zone.zone])
         }
         await outboxChanged()
     }
@@ -172,7 +172,7 @@ extension MirrorSync {
 
 extension ShareChange {
     /// Creates the event detail for a share's new version; `nil` if nothing has changed.
-    init?(_ news: ShareCache.News, isOwn: Bool = true) {
+    init?(_ news: ShareCache.Change, isOwn: Bool = true) {
         switch news {
         case .created: self = isOwn ? .created : .accepted
         case .updated: self = .updated

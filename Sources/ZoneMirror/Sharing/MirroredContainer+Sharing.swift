@@ -48,7 +48,7 @@ extension MirroredContainer {
         do {
             // Checked before anything is changed, because a user who is not signed in cannot share.
             try await sync.checkAccount()
-            try await sync.rebind(closure, to: zone)
+            try await sync.reassign(closure, to: zone)
             try await sync.sendNow(concerning: closure)
             if let share { return (closure, share, sync.container) }
             let new = CKShare(recordZoneID: CKRecordZone.ID(zone))
@@ -164,10 +164,10 @@ extension MirrorContext {
         let home = share.recordID.zoneID.zone
         for file in stores.files where file.isMirrored && file.scope != .public {
             let name = share.recordID.recordName
-            let found = try read(file) { db -> ShareHome? in
+            let found = try read(file) { db -> ShareAssignment? in
                 guard let zone = try KnownZone.find(db, home) else { return nil }
-                guard name != CKRecordNameZoneWideShare else { return ShareHome(zone: home) }
-                return ShareHome(zone: home, parent: try Hierarchies.root(db, zone: zone.id, share: name))
+                guard name != CKRecordNameZoneWideShare else { return ShareAssignment(zone: home) }
+                return ShareAssignment(zone: home, parent: try Hierarchies.root(db, zone: zone.id, share: name))
             }
             guard let found else { continue }
             try assign(object, to: file.id)

@@ -20,7 +20,7 @@ struct ShareCache {
 
     /// Stores a share whose record is already stored, and returns what has changed.
     @discardableResult
-    static func store(_ db: Database, _ details: ClientShare, named name: String, zone: Int64) throws -> News {
+    static func store(_ db: Database, _ details: ClientShare, named name: String, zone: Int64) throws -> Change {
         let old = try Data.fetchOne(
             db,
             sql: "SELECT details FROM mirror_share WHERE zone = ? AND name = ?",
@@ -33,11 +33,11 @@ struct ShareCache {
                 """,
             arguments: [zone, name, Data(details.json), details.currentUser?.permission]
         )
-        return News(old, details)
+        return Change(old, details)
     }
 
     /// What has changed in a share.
-    enum News {
+    enum Change {
         case created, updated, participantsChanged, unchanged
 
         init(_ old: ClientShare?, _ new: ClientShare) {
@@ -127,7 +127,7 @@ extension ShareCache.Entry {
     /// Returns the share as a `CKShare`.
     ///
     /// `memory` has the user and the base address of links.
-    func share(_ scope: DatabaseScope, _ memory: CallerMemory) -> CKShare? {
+    func share(_ scope: DatabaseScope, _ memory: CallerInfo) -> CKShare? {
         var reader = RecordReader(scope: scope, caller: memory)
         return reader.record(record, details) as? CKShare
     }

@@ -80,7 +80,7 @@ struct ShareClosure {
 /// object before it learned that another device had shared its target, neither device could do that. So when a round
 /// has reported moved objects, the objects left behind are searched and moved with the next send. See SharingRules.md,
 /// "What is shared".
-struct Stragglers {
+struct UnsharedLinkedObjects {
     let db: Database
     let file: StoreFile
 
@@ -92,12 +92,12 @@ struct Stragglers {
     }
 
     /// Notes that an object has appeared in another zone.
-    static func mayBe(_ db: Database) throws { try State.set(db, .stragglers, Stage.possible.rawValue) }
+    static func markPossible(_ db: Database) throws { try State.set(db, .stragglers, Stage.possible.rawValue) }
 
     /// Checks, after all changes were fetched, whether objects must move, so that a send is scheduled.
-    func look() throws {
+    func search() throws {
         guard try State.text(db, .stragglers) == Stage.possible.rawValue else { return }
-        let found = try followers()
+        let found = try linkedGroups()
         try State.set(db, .stragglers, found.isEmpty ? nil : Stage.found.rawValue)
         for object in found.flatMap(\.objects) {
             try OutboxRow.add(db, object.name.text, entity: object.entity, .save)
@@ -105,19 +105,19 @@ struct Stragglers {
     }
 
     /// Moves the objects found to the zones of the objects they are linked to.
-    func join() throws {
+    func moveToShares() throws {
         guard try State.text(db, .stragglers) == Stage.found.rawValue else { return }
-        for (objects, zone) in try followers() { try ShareMoves.rebind(db, objects, to: zone, file: file) }
+        for (objects, zone) in try linkedGroups() { try ShareMoves.reassign(db, objects, to: zone, file: file) }
         try State.set(db, .stragglers, nil)
     }
 
     /// Returns the objects linked to objects of one share; those linked to several stay where they are.
-    private func followers() throws -> [(objects: [ObjectID], zone: Int64)] {
+    private func linkedGroups() throws -> [(objects: [ObjectID], zone: Int64)] {
         guard let home = try file.homeZone.flatMap({ try KnownZone.find(db, $0)?.id }) else { return [] }
         let closure = ShareClosure(db: db, file: file)
         var seen: Set<ObjectID> = []
         var found: [(objects: [ObjectID], zone: Int64)] = []
-        for object in try leftBehind(in: home) where !seen.contains(object) {
+        for object in try objectsLinkedAcrossZones(in: home) where !seen.contains(object) {
             let (newcomers, zones) = try closure.newcomers(from: object, home: home)
             seen.formUnion(newcomers)
             guard zones.count == 1, let zone = zones.first, try isShared(zone) else { continue }
@@ -128,7 +128,7 @@ struct Stragglers {
     }
 
     /// Returns the objects in the home zone that are linked to an object in another zone.
-    private func leftBehind(in home: Int64) throws -> [ObjectID] {
+    private func objectsLinkedAcrossZones(in home: Int64) throws -> [ObjectID] {
         var found: [ObjectID] = []
         for table in file.mapping.tables.values.sorted(by: { $0.name < $1.name }) {
             for position in table.links {
@@ -156,15 +156,15 @@ struct Stragglers {
 }
 
 extension MirrorSync {
-    func lookForStragglers() async throws {
+    func findUnsharedLinkedObjects() async throws {
         let file = file
         guard try await file.pool.read({ try State.text($0, .stragglers) }) != nil else { return }
-        try await file.pool.write { try Stragglers(db: $0, file: file).look() }
+        try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).search() }
     }
 
-    func joinStragglers() async throws {
+    func shareUnsharedLinkedObjects() async throws {
         let file = file
         guard try await file.pool.read({ try State.text($0, .stragglers) }) != nil else { return }
-        try await file.pool.write { try Stragglers(db: $0, file: file).join() }
+        try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).moveToShares() }
     }
 }

@@ -12,7 +12,7 @@ import ZoneKit
 /// the next start completes the move. See SharingRules.md, "What is shared" and "The end of a share".
 enum ShareMoves {
     /// Assigns objects to another zone: they are sent as new records of it.
-    static func rebind(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {
+    static func reassign(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {
         for object in objects {
             let oid = object.name.text
             // An object to be deleted is deleted in its old zone.
@@ -20,7 +20,7 @@ enum ShareMoves {
             if let known = try KnownRecord.find(db, oid: oid) {
                 guard known.zone != zone else { continue }
                 if known.tag != nil {
-                    try leave(db, Original(name: known.name, tag: known.tag), oid, in: known.zone, to: zone)
+                    try storeOriginal(db, Original(name: known.name, tag: known.tag), oid, in: known.zone, to: zone)
                 }
                 try db.execute(
                     sql: """
@@ -38,7 +38,7 @@ enum ShareMoves {
     }
 
     /// Stores the original, to be deleted when the copy has arrived.
-    private static func leave(
+    private static func storeOriginal(
         _ db: Database,
         _ original: Original,
         _ oid: String,
@@ -55,14 +55,14 @@ enum ShareMoves {
 
     /// Handles a record that the relay has saved in a zone from which its object was moved meanwhile: the saved record
     /// is moved too.
-    static func arrivedLate(
+    static func savedInFormerZone(
         _ db: Database,
         _ record: Record,
         of oid: String,
         from zone: Int64,
         to target: Int64
     ) throws {
-        try leave(db, Original(name: record.id.recordName, tag: record.changeTag), oid, in: zone, to: target)
+        try storeOriginal(db, Original(name: record.id.recordName, tag: record.changeTag), oid, in: zone, to: target)
     }
 
     /// Marks a zone to be removed when everything in it has moved.
@@ -87,7 +87,7 @@ enum ShareMoves {
                 """,
             arguments: [zone]
         ).map { ObjectID(store: file.id, entity: $0[1], name: RecordName($0[0])) }
-        try rebind(db, objects, to: target, file: file)
+        try reassign(db, objects, to: target, file: file)
         try db.execute(
             sql: """
                 INSERT OR IGNORE INTO mirror_move(zone, name, oid, dropsZone, target, tag)
@@ -114,7 +114,7 @@ enum ShareMoves {
     }
 
     /// Records that must move to another zone.
-    struct Departure: Sendable {
+    struct ZoneMove: Sendable {
         var from: KnownZone
         var to: KnownZone
         var names: [String]
@@ -123,7 +123,7 @@ enum ShareMoves {
     }
 
     /// Returns the pending moves, grouped by pair of zones, in the order in which they were stored.
-    static func departures(_ db: Database) throws -> [Departure] {
+    static func pendingMoves(_ db: Database) throws -> [ZoneMove] {
         let rows = try Row.fetchAll(
             db,
             sql: """
@@ -133,13 +133,13 @@ enum ShareMoves {
                 ORDER BY m.zone, m.target, m.rowid
                 """
         )
-        var found: [Departure] = []
+        var found: [ZoneMove] = []
         for row in rows {
             let (from, to): (Int64, Int64) = (row[0], row[1])
             if let last = found.indices.last, found[last].from.id == from, found[last].to.id == to {
                 found[last].names.append(row[2])
             } else if let source = try KnownZone.find(db, id: from), let target = try KnownZone.find(db, id: to) {
-                found.append(Departure(from: source, to: target, names: [row[2]]))
+                found.append(ZoneMove(from: source, to: target, names: [row[2]]))
             }
         }
         let ending = try Int64.fetchSet(db, sql: "SELECT zone FROM mirror_move WHERE dropsZone = 1")
@@ -150,8 +150,8 @@ enum ShareMoves {
     /// Applies a move that the relay has made.
     ///
     /// The records are imported again from the new zone, because another device may have changed them.
-    static func moved(_ db: Database, _ departure: Departure, _ names: [String], file: StoreFile) throws {
-        let (from, to) = (departure.from.id, departure.to.id)
+    static func moved(_ db: Database, _ zoneMove: ZoneMove, _ names: [String], file: StoreFile) throws {
+        let (from, to) = (zoneMove.from.id, zoneMove.to.id)
         for name in names {
             // Records that the model does not know were kept in their old zone until now.
             try db.execute(
@@ -162,7 +162,7 @@ enum ShareMoves {
                 sql: "UPDATE mirror_record SET tag = ? WHERE zone = ? AND name = ? AND (tag IS NULL OR oid IS NULL)",
                 arguments: [KnownRecord.unseen, to, name]
             )
-            try sealAnew(db, zone: to, name, file)
+            try reseal(db, zone: to, name, file)
             try db.execute(
                 sql: "DELETE FROM mirror_move WHERE zone = ? AND name = ? AND dropsZone = 0",
                 arguments: [from, name]
@@ -172,7 +172,7 @@ enum ShareMoves {
     }
 
     /// Queues a record's encrypted values to be sent again, because the new zone has another key.
-    static func sealAnew(_ db: Database, zone: Int64, _ name: String, _ file: StoreFile) throws {
+    static func reseal(_ db: Database, zone: Int64, _ name: String, _ file: StoreFile) throws {
         guard let known = try KnownRecord.find(db, zone: zone, name: name),
             let table = known.entity.flatMap({ file.mapping.tables[$0] })
         else { return }
@@ -192,7 +192,7 @@ enum ShareMoves {
     }
 
     /// Returns what can be deleted on the relay: originals whose copy has arrived, and empty zones.
-    static func due(_ db: Database) throws -> (originals: [ZoneID: [Original]], zones: [ZoneID]) {
+    static func removable(_ db: Database) throws -> (originals: [ZoneID: [Original]], zones: [ZoneID]) {
         let arrived = "EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.tag IS NOT NULL)"
         let gone = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
         let dropped = "SELECT zone FROM mirror_move WHERE dropsZone = 1"

@@ -7,7 +7,7 @@ import Records
 /// The triggers use plain SQLite only, so that any program can write to the file.
 struct EntityTables {
     let model: MirrorModel
-    let tables: [TableForm]
+    let tables: [TableLayout]
     /// Whether changes go to the outbox; a local-only store has no outbox.
     let isMirrored: Bool
     /// Whether several users share the file; each user's own changes are sent in that user's name.
@@ -45,8 +45,8 @@ struct EntityTables {
     }
 
     /// Creates the table or its missing columns, and returns those columns; `nil` if the table did not exist.
-    private func complete(_ table: TableForm, _ db: Database) throws -> [ColumnForm]? {
-        var missing: [ColumnForm]?
+    private func complete(_ table: TableLayout, _ db: Database) throws -> [ColumnLayout]? {
+        var missing: [ColumnLayout]?
         if try db.tableExists(table.name) {
             let known = try db.columns(in: table.name)
             let columns = table.columns.filter { column in !known.contains { $0.name == column.name } }
@@ -73,7 +73,7 @@ struct EntityTables {
     }
 
     /// Replaces NULL by the default in columns that are no longer optional, as for a record that lacks the field.
-    private func fillEmpty(_ table: TableForm, _ db: Database) throws {
+    private func fillEmpty(_ table: TableLayout, _ db: Database) throws {
         for column in table.columns {
             guard let attribute = column.attribute, !attribute.isOptional, !attribute.defaultValue.isNull else {
                 continue
@@ -89,7 +89,7 @@ struct EntityTables {
         ||'-A'||substr(hex(randomblob(2)),2,3)||'-'||hex(randomblob(6)))
         """
 
-    func definition(_ column: ColumnForm) -> String {
+    func definition(_ column: ColumnLayout) -> String {
         guard let attribute = column.attribute else { return "\(column.name.quoted) TEXT" }
         let type =
             switch attribute.type {
@@ -116,7 +116,7 @@ struct EntityTables {
 
     // MARK: Triggers
 
-    private func dropTriggers(of table: TableForm, _ db: Database) throws {
+    private func dropTriggers(of table: TableLayout, _ db: Database) throws {
         let sql = """
             SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND name LIKE 'mirror\\_%' ESCAPE '\\'
             """
@@ -125,18 +125,18 @@ struct EntityTables {
         }
     }
 
-    private func createTriggers(of table: TableForm, _ db: Database) throws {
+    private func createTriggers(of table: TableLayout, _ db: Database) throws {
         // SQLite fires the trigger created last first. So a row's change is recorded before dependent actions that may
         // fail, and the replacement triggers run last.
-        for sql in try replacements(table) + displacements(table, db) { try db.execute(sql: sql) }
-        if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
-        for sql in oneToOne(table) { try db.execute(sql: sql) }
-        if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
-        if isPublic { for sql in ownership(table) { try db.execute(sql: sql) } }
+        for sql in try replaceTriggers(table) + uniqueConflictTriggers(table, db) { try db.execute(sql: sql) }
+        if isMirrored { for sql in linkTriggers(table) { try db.execute(sql: sql) } }
+        for sql in oneToOneTriggers(table) { try db.execute(sql: sql) }
+        if isMirrored || tracksHistory { for sql in changeTriggers(table) { try db.execute(sql: sql) } }
+        if isPublic { for sql in ownershipTriggers(table) { try db.execute(sql: sql) } }
         for sql in deleteRules(table) + exactDates(table) { try db.execute(sql: sql) }
     }
 
-    private func exactDates(_ table: TableForm) -> [String] {
+    private func exactDates(_ table: TableLayout) -> [String] {
         guard !table.dates.isEmpty else { return [] }
         return [
             """
@@ -150,7 +150,7 @@ struct EntityTables {
 
     static let notImporting = "(SELECT importing FROM mirror_local) = 0"
 
-    private func captures(_ table: TableForm) -> [String] {
+    private func changeTriggers(_ table: TableLayout) -> [String] {
         let name = table.name.quoted
         let text = table.name.literal
         let changed = table.columns.map(edited)
@@ -160,7 +160,7 @@ struct EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name)
             WHEN \(Self.notImporting) AND NOT \(isReplaced("new.id", table)) BEGIN
-            \(takenName(text))
+            \(nameChecks(text))
             \(change("new.id", text, .insert, names: "NULL"))
             \(outbox("new.id", text, "save"))
             \(editTimes(table, isInsert: true))
@@ -180,9 +180,9 @@ struct EntityTables {
             WHEN \(Self.notImporting) AND NOT \(isReplaced("old.id", table)) BEGIN
             \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
             \(outbox("old.id", text, "delete"))
-            \(unsent)
+            \(dropUnsentDeletion)
             \(isMirrored ? "DELETE FROM mirror_link WHERE oid = old.id;" : "")
-            \(isMirrored && !table.timed.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
+            \(isMirrored && !table.lastEditWinsColumns.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
             END
             """,
             """
@@ -206,7 +206,7 @@ struct EntityTables {
     /// Rejects an id that cannot be a record name or that another entity uses.
     ///
     /// Record names are unique within a zone, whatever their type.
-    private func takenName(_ entity: String) -> String {
+    private func nameChecks(_ entity: String) -> String {
         guard isMirrored else { return "" }
         return """
             SELECT RAISE(ABORT, 'The id of a mirrored object has 1 to 255 printable ASCII characters and is not \
@@ -232,7 +232,7 @@ struct EntityTables {
     /// Removes the deletion of a record that was never sent.
     ///
     /// A record that moves between zones was sent under its old address.
-    private var unsent: String {
+    private var dropUnsentDeletion: String {
         guard isMirrored else { return "" }
         return """
             DELETE FROM mirror_outbox WHERE oid = old.id AND isAttempted = 0
@@ -241,7 +241,7 @@ struct EntityTables {
             """
     }
 
-    private func droppedLinks(_ table: TableForm) -> String {
+    private func droppedLinks(_ table: TableLayout) -> String {
         table.columns.filter { $0.link != nil }.map { column in
             """
             DELETE FROM mirror_link WHERE oid = new.id AND col = \(column.name.literal)
@@ -251,9 +251,9 @@ struct EntityTables {
     }
 
     /// Records which properties were edited; the committing or importing code sets the time later.
-    private func editTimes(_ table: TableForm, isInsert: Bool) -> String {
+    private func editTimes(_ table: TableLayout, isInsert: Bool) -> String {
         guard isMirrored else { return "" }
-        return table.timed.map { position in
+        return table.lastEditWinsColumns.map { position in
             let column = table.columns[position].name
             let condition = isInsert ? "true" : edited(table.columns[position])
             // Not `OR REPLACE`: the conflict policy of the statement that fires the trigger, for example `OR IGNORE`,
@@ -265,10 +265,10 @@ struct EntityTables {
         }.joined(separator: "\n")
     }
 
-    private func kept(_ table: TableForm) -> String { Self.keptValues(of: table, from: "old.") }
+    private func kept(_ table: TableLayout) -> String { Self.keptValues(of: table, from: "old.") }
 
     /// The values of a deleted row that the history keeps, as a SQL expression over the row's columns.
-    static func keptValues(of table: TableForm, from row: String) -> String {
+    static func keptValues(of table: TableLayout, from row: String) -> String {
         let columns = table.columns.filter { $0.attribute?.preservesValueOnDeletion == true }
         guard !columns.isEmpty else { return "NULL" }
         // JSON has no form for bytes, so they are stored in SQLite's blob notation.
@@ -289,7 +289,7 @@ struct EntityTables {
     ///
     /// The triggers cannot read a statement's conflict policy, but their own statements inherit it. So the second
     /// insert into `mirror_replaced` succeeds only under `REPLACE`; an upsert does not inherit it.
-    private func replacements(_ table: TableForm) -> [String] {
+    private func replaceTriggers(_ table: TableLayout) -> [String] {
         let (name, entity) = (table.name.quoted, table.name.literal)
         let row = "entity = \(entity) AND oid = new.id"
         let sets = table.columns.map { "\($0.name.quoted) = new.\($0.name.quoted)" }.joined(separator: ", ")
@@ -318,7 +318,7 @@ struct EntityTables {
     ///
     /// `julianday('now')` is constant during one statement. A row left by a statement that skipped the insert, as
     /// `RAISE(IGNORE)` in a trigger of the application does, therefore has no effect on later statements.
-    private func isReplaced(_ id: String, _ table: TableForm) -> String {
+    private func isReplaced(_ id: String, _ table: TableLayout) -> String {
         """
         EXISTS (SELECT 1 FROM mirror_replaced
         WHERE entity = \(table.name.literal) AND oid = \(id) AND at = julianday('now'))
@@ -326,7 +326,7 @@ struct EntityTables {
     }
 
     /// Triggers that delete a row before `REPLACE` removes it because of the application's own unique index.
-    private func displacements(_ table: TableForm, _ db: Database) throws -> [String] {
+    private func uniqueConflictTriggers(_ table: TableLayout, _ db: Database) throws -> [String] {
         let name = table.name.quoted
         return try UniqueIndex.all(db, of: table).flatMap { index in
             let columns = index.columns.map {
@@ -335,17 +335,19 @@ struct EntityTables {
             let other = columns.joined(separator: " AND ") + " AND id IS NOT new.id"
             // The application may drop its index at any time.
             let isThere = "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = \(index.name.literal))"
-            let (entity, row) = (table.name.literal, "entity = \(table.name.literal) AND oid = \(index.mark.literal)")
+            let (entity, row) = (
+                table.name.literal, "entity = \(table.name.literal) AND oid = \(index.replacedID.literal)"
+            )
             let updated = index.columns.map(\.name.quoted).joined(separator: ", ")
             return ["INSERT", "UPDATE OF \(updated)"].map { event in
                 """
                 CREATE TRIGGER \("mirror_\(table.name).\(index.name)_\(event.prefix(6).lowercased())".quoted)
                 BEFORE \(event) ON \(name)
                 WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM \(name) WHERE \(other)) AND \(isThere) BEGIN
-                INSERT INTO mirror_replaced(entity, oid, at) VALUES (\(entity), \(index.mark.literal), 0)
+                INSERT INTO mirror_replaced(entity, oid, at) VALUES (\(entity), \(index.replacedID.literal), 0)
                 ON CONFLICT(entity, oid) DO UPDATE SET at = 0;
                 INSERT OR IGNORE INTO mirror_replaced(entity, oid, at)
-                VALUES (\(entity), \(index.mark.literal), julianday('now'));
+                VALUES (\(entity), \(index.replacedID.literal), julianday('now'));
                 DELETE FROM \(name) WHERE \(other) AND EXISTS (SELECT 1 FROM mirror_replaced WHERE \(row) AND at > 0);
                 DELETE FROM mirror_replaced WHERE \(row);
                 END
@@ -361,10 +363,10 @@ struct EntityTables {
     /// With `recursive_triggers` off, SQLite does not fire this trigger again for the deletions it causes. If a
     /// cascade can lead back to the table, the trigger therefore finds all rows to delete, on every level, and applies
     /// to them what their own triggers would do.
-    private func deleteRules(_ table: TableForm) -> [String] {
+    private func deleteRules(_ table: TableLayout) -> [String] {
         guard let entity = table.entity else { return [] }
-        let circle = self.circle(of: entity.name)
-        let statements = circle.isEmpty ? simpleRules(table, entity) : circularRules(table, entity, circle)
+        let cascadeCycle = self.cascadeCycle(of: entity.name)
+        let statements = cascadeCycle.isEmpty ? simpleRules(table, entity) : cyclicRules(table, entity, cascadeCycle)
         guard !statements.isEmpty else { return [] }
         return [
             """
@@ -376,7 +378,7 @@ struct EntityTables {
         ]
     }
 
-    private func simpleRules(_ table: TableForm, _ entity: Entity) -> [String] {
+    private func simpleRules(_ table: TableLayout, _ entity: Entity) -> [String] {
         let links = columns(to: entity).flatMap { onDeletion(of: entity, $0.column, of: $0.table, "= old.id") }
         return links
             + entity.cascades.map { link in
@@ -385,13 +387,13 @@ struct EntityTables {
             }
     }
 
-    private func circularRules(_ table: TableForm, _ entity: Entity, _ circle: [TableForm]) -> [String] {
+    private func cyclicRules(_ table: TableLayout, _ entity: Entity, _ cascadeCycle: [TableLayout]) -> [String] {
         let root = "(\((table.name + "/").literal) || old.id)"
         func gone(_ name: String) -> String {
             "IN (SELECT oid FROM mirror_gone WHERE root = \(root) AND entity = \(name.literal))"
         }
-        let members = circle.compactMap { member in member.entity.map { (member, $0) } }
-        let names = Set(circle.map(\.name))
+        let members = cascadeCycle.compactMap { member in member.entity.map { (member, $0) } }
+        let names = Set(cascadeCycle.map(\.name))
         // All rows to delete, following cascades in both directions: from a to-many and from a to-one relationship.
         var steps = ["SELECT \(table.name.literal), old.id"]
         for link in entity.cascades where names.contains(link.destination) {
@@ -439,7 +441,7 @@ struct EntityTables {
     }
 
     /// The tables on a cycle of cascades through an entity, including its own; empty if no cascade leads back to it.
-    private func circle(of name: String) -> [TableForm] {
+    private func cascadeCycle(of name: String) -> [TableLayout] {
         let next = Dictionary(
             tables.compactMap { table in
                 table.entity.map { entity in
@@ -461,24 +463,26 @@ struct EntityTables {
     }
 
     /// The columns that refer to an entity.
-    private func columns(to entity: Entity) -> [(table: TableForm, column: ColumnForm)] {
+    private func columns(to entity: Entity) -> [(table: TableLayout, column: ColumnLayout)] {
         tables.flatMap { table in
             table.columns.filter { $0.link?.destination == entity.name }.map { (table, $0) }
         }
     }
 
     /// The entity's delete rule for the objects that refer to it through a column.
-    private func rule(of entity: Entity, for column: ColumnForm) -> DeleteRule {
-        let back = column.link?.inverse.flatMap { inverse in entity.relationships.first { $0.name == inverse } }
-        return back?.deleteRule ?? .nullify
+    private func rule(of entity: Entity, for column: ColumnLayout) -> DeleteRule {
+        let inverseLink = column.link?.inverse.flatMap { inverse in entity.relationships.first { $0.name == inverse } }
+        return inverseLink?.deleteRule ?? .nullify
     }
 
-    private static func nullify(_ column: ColumnForm, of table: TableForm, _ gone: String) -> String {
+    private static func nullify(_ column: ColumnLayout, of table: TableLayout, _ gone: String) -> String {
         let name = column.name.quoted
         return "UPDATE \(table.name.quoted) SET \(name) = NULL WHERE \(name) \(gone);"
     }
 
-    private func onDeletion(of entity: Entity, _ column: ColumnForm, of other: TableForm, _ gone: String) -> [String] {
+    private func onDeletion(of entity: Entity, _ column: ColumnLayout, of other: TableLayout, _ gone: String)
+        -> [String]
+    {
         let (table, name) = (other.name.quoted, column.name.quoted)
         if case .pairs = other.kind { return ["DELETE FROM \(table) WHERE \(name) \(gone);"] }
         switch rule(of: entity, for: column) {
@@ -510,11 +514,11 @@ struct UniqueIndex: CustomStringConvertible {
     let columns: [(name: String, collation: String)]
 
     /// The index's entry in `mirror_replaced`; no object can have this id.
-    var mark: String { "\u{1}\(name)" }
+    var replacedID: String { "\u{1}\(name)" }
 
     var description: String { "\(name)(\(columns.map { "\($0.name) \($0.collation)" }.joined(separator: ", ")))" }
 
-    static func all(_ db: Database, of table: TableForm) throws -> [UniqueIndex] {
+    static func all(_ db: Database, of table: TableLayout) throws -> [UniqueIndex] {
         let indexes = try String.fetchAll(
             db,
             sql: """
@@ -536,15 +540,15 @@ struct UniqueIndex: CustomStringConvertible {
 
 extension EntityTables {
     /// Triggers that keep both sides of a one-to-one relationship consistent, whichever side is written first.
-    func oneToOne(_ table: TableForm) -> [String] {
+    func oneToOneTriggers(_ table: TableLayout) -> [String] {
         table.columns.flatMap { column -> [String] in
-            guard let link = column.link, let back = column.back else { return [] }
-            let (other, there, here) = (link.destination.quoted, back.quoted, column.name.quoted)
+            guard let link = column.link, let inverseLink = column.inverseLink else { return [] }
+            let (other, there, here) = (link.destination.quoted, inverseLink.quoted, column.name.quoted)
             let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
             let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
             // With `recursive_triggers` off, this trigger does not fire for the rows of its own table that it updates
             // itself.
-            let isOwnInverse = link.destination == table.name && back == column.name
+            let isOwnInverse = link.destination == table.name && inverseLink == column.name
             let part = "UPDATE \(own) SET \(here) = NULL WHERE \(here) = new.\(here) AND id <> new.id;"
             return [
                 """
@@ -578,9 +582,9 @@ extension EntityTables {
     /// is written, which sets both sides. `edited` recognizes the update because the open link still exists while the
     /// column is set. The triggers do not set the `importing` flag meanwhile: a failing statement may keep its partial
     /// effects (`OR FAIL`), and the flag would stay set.
-    func arrivals(_ table: TableForm) -> [String] {
+    func linkTriggers(_ table: TableLayout) -> [String] {
         let shows = tables.flatMap { other in
-            other.columns.filter { $0.link?.destination == table.name && $0.back == nil }.map { column in
+            other.columns.filter { $0.link?.destination == table.name && $0.inverseLink == nil }.map { column in
                 let (name, own) = (other.name, column.name)
                 let open = "mirror_link WHERE target = new.id AND entity = \(name.literal) AND col = \(own.literal)"
                 return """
@@ -602,10 +606,10 @@ extension EntityTables {
     }
 
     /// Returns the trigger condition for a changed column; resolving an open link is not a change.
-    func edited(_ column: ColumnForm) -> String {
+    func edited(_ column: ColumnLayout) -> String {
         let name = column.name.quoted
         let differs = "old.\(name) IS NOT new.\(name)"
-        guard isMirrored, column.link != nil, column.back == nil else { return differs }
+        guard isMirrored, column.link != nil, column.inverseLink == nil else { return differs }
         let open = "oid = new.id AND col = \(column.name.literal) AND target = new.\(name)"
         return "(\(differs) AND NOT (old.\(name) IS NULL AND EXISTS (SELECT 1 FROM mirror_link WHERE \(open))))"
     }
@@ -614,7 +618,7 @@ extension EntityTables {
 extension EntityTables {
     /// Returns whether the file holds a public database shared by several users, for a container that does not mirror
     /// it.
-    static func haveOwners(_ db: Database) throws -> Bool {
+    static func hasOwnershipTriggers(_ db: Database) throws -> Bool {
         let sql = """
             SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'mirror\\_%\\_owner' ESCAPE '\\')
             """
@@ -625,7 +629,7 @@ extension EntityTables {
     ///
     /// Such a change would be sent in the other user's name. Contexts check this before they write; the triggers cover
     /// all other statements.
-    func ownership(_ table: TableForm) -> [String] {
+    func ownershipTriggers(_ table: TableLayout) -> [String] {
         ["UPDATE", "DELETE"].map { event in
             """
             CREATE TRIGGER \("mirror_\(table.name)_\(event.lowercased())_owner".quoted) BEFORE \(event) ON \(table.name.quoted)

@@ -111,7 +111,7 @@ struct ExistingObjects {
 
 extension MirrorSync {
     /// Reports once, as an event, the objects that the store held before it was mirrored.
-    func tellOfExisting() async {
+    func reportExistingObjects() async {
         guard let count = try? await file.pool.read({ try State.number($0, .existingObjects) }) else { return }
         await note(.setup, done: Int(count), details: [.localData(Int(count))])
         try? await file.pool.write { try State.set($0, .existingObjects, nil) }

@@ -83,7 +83,7 @@ struct KnownRecord {
     /// not here.
     ///
     /// Values that could not be decrypted are left out: no device could decrypt them in a new record.
-    func unknownFields(_ mapping: RecordMapping, _ table: TableForm) -> [String: FieldValue] {
+    func unknownFields(_ mapping: RecordMapping, _ table: TableLayout) -> [String: FieldValue] {
         let own = mapping.ownFields(of: table)
         return serverFields().filter { !own.contains($0.key) && !$0.value.type.isAsset }
     }

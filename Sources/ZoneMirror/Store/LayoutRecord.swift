@@ -19,7 +19,7 @@ struct LayoutRecord: Codable {
     }
 
     /// Returns this layout updated to the tables of another model.
-    func followed(by tables: [TableForm]) -> LayoutRecord {
+    func updated(by tables: [TableLayout]) -> LayoutRecord {
         var next = self
         for (table, known) in columns {
             for name in known.keys { next.columns[table]?.updateValue(nil, forKey: name) }
@@ -49,11 +49,11 @@ struct LayoutChange {
         case newDefault(before: DatabaseValue)
     }
 
-    var column: ColumnForm
+    var column: ColumnLayout
     var cause: Cause
 
     static func of(
-        _ table: TableForm,
+        _ table: TableLayout,
         missing: Set<String>,
         since last: LayoutRecord?,
         _ db: Database
@@ -78,7 +78,7 @@ struct LayoutChange {
 enum ColumnTypes {
     /// Throws if the model gives a property another type than it has in the file, and stores the types of new
     /// properties.
-    static func check(_ db: Database, _ tables: [TableForm]) throws {
+    static func check(_ db: Database, _ tables: [TableLayout]) throws {
         let text = try State.text(db, .types) ?? "{}"
         var known = try JSONDecoder().decode([String: [String: String]].self, from: Data(text.utf8))
         var violations: [Violation] = []
@@ -101,7 +101,7 @@ enum ColumnTypes {
     }
 }
 
-extension ColumnForm {
+extension ColumnLayout {
     /// The type of the column's values on the relay, as a phrase for error messages.
     fileprivate var valueType: String {
         guard let attribute else { return "link" }

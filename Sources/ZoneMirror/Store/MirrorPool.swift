@@ -19,7 +19,7 @@ struct MirrorPool: Sendable {
     private let views: DatabasePool
     /// The writer and the application's readers.
     let pool: DatabasePool
-    private let lanes: ReadingLanes
+    private let readerQueues: ReaderQueues
     private let isImmediate: Bool
 
     init(path: String, configuration: Configuration, isImmediate: Bool) throws {
@@ -29,7 +29,7 @@ struct MirrorPool: Sendable {
         // Enough for all concurrent readers: the main thread, the threads of tasks and our own.
         reading.maximumReaderCount = 16
         views = try DatabasePool(path: path, configuration: reading)
-        lanes = ReadingLanes()
+        readerQueues = ReaderQueues()
         self.isImmediate = isImmediate
     }
 
@@ -44,7 +44,7 @@ struct MirrorPool: Sendable {
     func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
         if isImmediate { return try readNow(body) }
         let views = views
-        return try await lanes.run { try views.read(body) }
+        return try await readerQueues.run { try views.read(body) }
     }
 
     func write<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
@@ -60,7 +60,7 @@ struct MirrorPool: Sendable {
     }
 
     /// Runs a passive checkpoint, which copies the WAL into the file as far as no reader still needs it.
-    func putAway() async throws {
+    func closeFile() async throws {
         try await writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
     }
 
@@ -84,7 +84,7 @@ struct MirrorPool: Sendable {
 /// A few threads for suspending reads, used round-robin.
 ///
 /// The queues are serial because those have threads of their own; a concurrent queue shares the threads of all tasks.
-private final class ReadingLanes: Sendable {
+private final class ReaderQueues: Sendable {
     private let queues = (0..<3).map { DispatchQueue(label: "ZoneMirror.read.\($0)") }
     private let next = Atomic(0)
 

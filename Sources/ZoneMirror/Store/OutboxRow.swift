@@ -19,7 +19,7 @@ struct OutboxRow {
     var isAttempted: Bool
     var tries: Int
     /// Why the change is not sent yet; `nil` if it can be sent.
-    var held: String?
+    var blockReason: String?
     var error: String?
     var place: Int64
     /// CloudKit's error code.
@@ -33,7 +33,7 @@ struct OutboxRow {
             version: row.int(3),
             isAttempted: row.bool(4),
             tries: Int(row.int(5)),
-            held: row.optionalText(6),
+            blockReason: row.optionalText(6),
             error: row.optionalText(7),
             place: row.int(8),
             code: row.optionalInt(9).map { Int($0) }
@@ -63,8 +63,8 @@ struct OutboxRow {
         try BoundStatement(db, select + "account IS NULL ORDER BY place").all(make)
     }
 
-    static func count(_ db: Database, free: Bool = false) throws -> Int {
-        let sql = "SELECT count(*) FROM mirror_outbox WHERE account IS NULL" + (free ? " AND held IS NULL" : "")
+    static func count(_ db: Database, sendableOnly: Bool = false) throws -> Int {
+        let sql = "SELECT count(*) FROM mirror_outbox WHERE account IS NULL" + (sendableOnly ? " AND held IS NULL" : "")
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
 
@@ -72,7 +72,7 @@ struct OutboxRow {
     ///
     /// Parked changes, in the outbox and among the refused ones that are retried, are not sent, counted or listed
     /// until their user is back. A `nil` user has none; a `nil` previous user parks nothing.
-    static func hand(_ db: Database, from before: String?, to user: String?) throws {
+    static func switchUser(_ db: Database, from before: String?, to user: String?) throws {
         if let before, before != user { try SentRequest.removeAll(db) }
         for table in ["mirror_outbox", "mirror_refused"] {
             if let before, before != user {
@@ -83,7 +83,7 @@ struct OutboxRow {
     }
 
     /// Returns whether an object has a change of a user who is not signed in.
-    static func isOfAnother(_ db: Database, _ oid: String) throws -> Bool {
+    static func belongsToOtherUser(_ db: Database, _ oid: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = ? AND account IS NOT NULL)"
         return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [oid]) ?? false
     }
@@ -95,7 +95,7 @@ struct OutboxRow {
     }
 
     /// Returns whether the parent of a change is itself unsent or refused.
-    static func isAwaited(_ db: Database, by item: Outgoing) throws -> Bool {
+    static func hasUnsentParent(_ db: Database, of item: Outgoing) throws -> Bool {
         guard let parent = item.write.parent ?? nil else { return false }
         let sql = """
             SELECT EXISTS (
@@ -111,17 +111,17 @@ struct OutboxRow {
     }
 
     /// Makes an object's change sendable again: what it waited for is here or will not come.
-    static func release(_ db: Database, _ oid: String) throws {
+    static func unblock(_ db: Database, _ oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_outbox SET held = NULL WHERE oid = ?").execute(arguments: [oid])
     }
 
     /// Makes changes without a zone sendable again, because there may now be room for another zone.
-    static func releaseZoneless(_ db: Database) throws {
+    static func unblockWithoutZone(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noZone'")
     }
 
     /// Makes changes without a table sendable again, because the model may have the table again.
-    static func releaseTableless(_ db: Database) throws {
+    static func unblockWithoutTable(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noTable'")
     }
 
@@ -143,7 +143,7 @@ struct OutboxRow {
     }
 
     /// Makes all waiting changes sendable again, because what they waited for may be there now.
-    static func releaseWaiting(_ db: Database) throws {
+    static func unblockWaiting(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
     }
 
@@ -211,7 +211,7 @@ enum Refusals {
     }
 
     /// Returns whether refused changes of an object, of any user, wait for a decision.
-    static func wait(_ db: Database, for oid: String) throws -> Bool {
+    static func exist(_ db: Database, for oid: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_refused WHERE oid = ?)"
         return try Bool.fetchOne(db, sql: sql, arguments: [oid]) ?? false
     }

@@ -41,16 +41,16 @@ struct SentRequest: Sendable {
     mutating func staysOpen(after error: CKError) -> Bool {
         // While the relay is down, a proxy answers in its place; the number of such answers says nothing about this
         // request.
-        if error.leavesOutcomeOpen, error.trouble.kind == .busy {
+        if error.leavesOutcomeOpen, error.syncFailure.kind == .busy {
             tries = max(tries, 1)
             return true
         }
-        if error.leavesOutcomeOpen || (tries > 0 && error.isOfWay) {
+        if error.leavesOutcomeOpen || (tries > 0 && error.isServiceFailure) {
             tries += 1
             return tries < Self.maxTries
         }
         // This attempt was not executed; whether an earlier one was is still unknown.
-        return tries > 0 && error.trouble.isRetriedAutomatically
+        return tries > 0 && error.syncFailure.isRetriedAutomatically
     }
 }
 

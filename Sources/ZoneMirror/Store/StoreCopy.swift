@@ -20,7 +20,7 @@ struct StoreCopy {
     /// Copies the objects and returns how many are new in the other file.
     @discardableResult
     func run(emptying: Bool = false) throws -> Int {
-        var rows: [(TableForm, [(String, [DatabaseValue])])] = []
+        var rows: [(TableLayout, [(String, [DatabaseValue])])] = []
         try from.pool.read { db in
             for name in from.mapping.tableNames {
                 guard let table = from.mapping.tables[name], into.mapping.tables[name] != nil else { continue }
@@ -41,12 +41,12 @@ struct StoreCopy {
         return count
     }
 
-    private func remove(_ name: String, of table: TableForm, _ db: Database) throws {
+    private func remove(_ name: String, of table: TableLayout, _ db: Database) throws {
         try table.delete(db, name)
         try OutboxRow.drop(db, name)
     }
 
-    private func insert(_ rows: [(TableForm, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {
+    private func insert(_ rows: [(TableLayout, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {
         var count = 0
         try db.execute(
             sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
@@ -78,11 +78,11 @@ struct KeptCopy {
     ///
     /// Returns how many objects were copied.
     func run(_ zone: KnownZone, only names: Set<String>? = nil) throws -> Int {
-        let (found, mark) = try file.pool.write { db in
-            (try objects(of: zone, only: names, db), try Self.mark(of: zone, db))
+        let (found, copySeries) = try file.pool.write { db in
+            (try objects(of: zone, only: names, db), try Self.copySeries(of: zone, db))
         }
         guard !found.isEmpty else { return 0 }
-        let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(mark)"
+        let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(copySeries)"
         // A record that leaves the zone on its own and returns gets a different copy the next time.
         let copies = found.map { object in
             (object.id, ShortName.of("\(place)/\(object.id)" + (names == nil ? "" : "/\(object.tag ?? "")")))
@@ -116,7 +116,7 @@ struct KeptCopy {
     }
 
     private struct Object {
-        var table: TableForm
+        var table: TableLayout
         var id: String
         var row: [DatabaseValue]
         /// The change tag of its record.
@@ -137,12 +137,12 @@ struct KeptCopy {
     /// Returns a mark that distinguishes the copies of the zone's current objects from those of an earlier share.
     ///
     /// Generated once and stored with the zone, so that an interrupted copy is repeated with the same ids.
-    private static func mark(of zone: KnownZone, _ db: Database) throws -> String {
+    private static func copySeries(of zone: KnownZone, _ db: Database) throws -> String {
         let sql = "SELECT copies FROM mirror_zone WHERE id = ?"
-        if let mark = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return mark }
-        let mark = RecordName().text
-        try db.execute(sql: "UPDATE mirror_zone SET copies = ? WHERE id = ?", arguments: [mark, zone.id])
-        return mark
+        if let copySeries = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return copySeries }
+        let copySeries = RecordName().text
+        try db.execute(sql: "UPDATE mirror_zone SET copies = ? WHERE id = ?", arguments: [copySeries, zone.id])
+        return copySeries
     }
 }
 

@@ -191,7 +191,9 @@ public struct PublicExtent: Sendable {
                 column.attribute?.type.hasLargeForm == true
                     ? [mapping.field(column), mapping.assetField(column)] : [mapping.field(column)]
             } + [mapping.prefix + "entityName"]
-        if mapping.tables[entity.name]?.timed.isEmpty == false { extent.fields?.append(mapping.editTimesField) }
+        if mapping.tables[entity.name]?.lastEditWinsColumns.isEmpty == false {
+            extent.fields?.append(mapping.editTimesField)
+        }
         return extent
     }
 }

@@ -53,33 +53,33 @@ final class StoreFile: Sendable {
     /// The size of the WAL, in pages of 4 KiB, at which it is checkpointed.
     private static let checkpoint = 8_000
 
-    private func prepare(_ tables: [TableForm]) throws {
+    private func prepare(_ tables: [TableLayout]) throws {
         try pool.write { db in
             try StoreTables.create(db, name: URL(filePath: path).lastPathComponent)
             let last = try State.text(db, .layout)
             // Another container mirrors the file, or will again; it will send what is written here.
-            let isGuest = !isMirrored && Self.isOfMirror(last)
+            let isGuest = !isMirrored && Self.isMirrorLayout(last)
             let layout = EntityTables(
                 model: model,
                 tables: tables,
                 isMirrored: isMirrored || isGuest,
-                isPublic: try scope == .public || isGuest && EntityTables.haveOwners(db),
+                isPublic: try scope == .public || isGuest && EntityTables.hasOwnershipTriggers(db),
                 tracksHistory: description.tracksHistory || isMirrored || isGuest
             )
             // A new version may create other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
             let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
             let kind = "\(StoreTables.version) \(isMirrored) \(layout.tracksHistory)"
-            let mark = "\(kind) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
-            guard last != mark else { return }
+            let signature = "\(kind) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
+            guard last != signature else { return }
             try ColumnTypes.check(db, tables)
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
             let record = try LayoutRecord(db)
             let changes = try layout.create(db, since: record)
-            try State.set(db, .layout, mark)
+            try State.set(db, .layout, signature)
             guard isMirrored else { return }
-            try (record ?? LayoutRecord()).followed(by: tables).store(db)
+            try (record ?? LayoutRecord()).updated(by: tables).store(db)
             let now = Date()
             if last != nil {
                 try Self.importing(db, author: Importer.author, at: now) { transaction in
@@ -88,18 +88,18 @@ final class StoreFile: Sendable {
             }
             // A new object of a shared store needs a share, which the objects of a local store do not have.
             guard scope != .shared else { return }
-            try ExistingObjects(db: db, file: self).queue(wasMirrored: Self.isOfMirror(last), at: now)
+            try ExistingObjects(db: db, file: self).queue(wasMirrored: Self.isMirrorLayout(last), at: now)
         }
     }
 
     /// Returns whether a layout's mark was written by a container that mirrors the file.
-    private static func isOfMirror(_ mark: String?) -> Bool {
-        mark?.split(separator: " ", maxSplits: 2).dropFirst().first == "true"
+    private static func isMirrorLayout(_ signature: String?) -> Bool {
+        signature?.split(separator: " ", maxSplits: 2).dropFirst().first == "true"
     }
 
     /// Throws if the model encrypts a field that an earlier model sent in clear text, and stores this model's clear
     /// fields.
-    private func checkEncryption(_ db: Database, _ tables: [TableForm]) throws {
+    private func checkEncryption(_ db: Database, _ tables: [TableLayout]) throws {
         guard let cloud = description.cloud else { return }
         let before = try State.text(db, .clearFields)?.split(separator: ",").map(String.init) ?? []
         var check = ModelCheck(
@@ -139,11 +139,11 @@ final class StoreFile: Sendable {
             arguments: [author, date.timeIntervalSince1970]
         )
         let transaction = db.lastInsertedRowID
-        return try unnoticed(db) { try body(transaction) }
+        return try withoutTracking(db) { try body(transaction) }
     }
 
     /// Runs `body` without the triggers recording its writes.
-    static func unnoticed<Result>(_ db: Database, _ body: () throws -> Result) throws -> Result {
+    static func withoutTracking<Result>(_ db: Database, _ body: () throws -> Result) throws -> Result {
         try db.execute(sql: "UPDATE mirror_local SET importing = 1")
         let result = try body()
         try db.execute(sql: "UPDATE mirror_local SET importing = 0")
@@ -165,7 +165,7 @@ enum State {
         case types
         /// Set if some records are expected in other zones than they were in.
         case awaitsRecords
-        /// Set if records have moved to another zone and their dependents may be left behind; see `Stragglers`.
+        /// Set if records have moved to another zone and their dependents may be left behind; see `UnsharedLinkedObjects`.
         case stragglers
         /// The number of objects that the store held before it was mirrored, until an event has reported it.
         case existingObjects

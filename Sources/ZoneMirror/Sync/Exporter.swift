@@ -21,7 +21,7 @@ struct Outgoing: Sendable {
     /// The approximate size of the change in a request, in bytes.
     var size: Int
     /// The reason why the change cannot be sent at all.
-    var trouble: CKError?
+    var syncFailure: CKError?
 }
 
 extension Outgoing {
@@ -44,13 +44,13 @@ extension Outgoing {
 struct Exporter {
     let db: Database
     let file: StoreFile
-    let names: NameSpace
+    let names: RecordNameTranslator
     private let hierarchies: Hierarchies
 
     init(_ db: Database, _ file: StoreFile) throws {
         self.db = db
         self.file = file
-        names = try NameSpace(db)
+        names = try RecordNameTranslator(db)
         hierarchies = try Hierarchies(db, file, names)
     }
 
@@ -63,7 +63,7 @@ struct Exporter {
         /// Objects have joined shares: they must be moved, and this part read again.
         var hasMoves = false
         /// New objects whose share is unknown.
-        var homeless: [String] = []
+        var objectsWithoutShare: [String] = []
     }
 
     /// Returns the next changes after a place in the outbox.
@@ -80,8 +80,8 @@ struct Exporter {
             let item: Outgoing?
             switch try self.place(row) {
             case .settled: item = try outgoing(row, &batch)
-            case .crosses(let zone): item = try refused(row, zone)
-            case .moves:
+            case .spansShares(let zone): item = try refused(row, zone)
+            case .movesToShare:
                 batch.hasMoves = true
                 continue
             }
@@ -115,21 +115,21 @@ struct Exporter {
     private func outgoing(_ row: OutboxRow, _ batch: inout Batch) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else {
             let reason = "The model no longer has \(row.entity). The change is sent when it has the entity again."
-            try hold(row.oid, reason, as: "noTable", code: CKError.Code.incompatibleVersion.rawValue)
+            try block(row.oid, reason, as: "noTable", code: CKError.Code.incompatibleVersion.rawValue)
             return nil
         }
         let known = try KnownRecord.find(db, oid: row.oid)
         let home = try known.flatMap { try KnownZone.find(db, id: $0.zone) }
         guard home?.isEnding != true else {
-            try hold(row.oid, "Its zone no longer exists. The mirror is searching for its new zone.")
+            try block(row.oid, "Its zone no longer exists. The mirror is searching for its new zone.")
             return nil
         }
         guard let zone = home?.zone ?? file.homeZone else {
-            try hold(
+            try block(
                 row.oid,
                 "A new object in a shared store must be related to a shared object or assigned to a share."
             )
-            batch.homeless.append(row.oid)
+            batch.objectsWithoutShare.append(row.oid)
             return nil
         }
         var write: ClientRequest.Write
@@ -155,7 +155,7 @@ struct Exporter {
 
     private func save(
         _ row: OutboxRow,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ known: KnownRecord?,
         _ zone: ZoneID
     ) throws -> (ClientRequest.Write, large: [String: String])? {
@@ -166,7 +166,7 @@ struct Exporter {
         let type = known?.type ?? file.mapping.recordType(of: table)
         let relayed = try names.toRelay(values, table, row.oid, db)
         var mine = file.mapping.fields(of: relayed, in: table)
-        if !table.timed.isEmpty {
+        if !table.lastEditWinsColumns.isEmpty {
             let times = EditTimes(known?.serverFields()[file.mapping.editTimesField])
             mine[file.mapping.editTimesField] = try times.joined(with: EditTimes(db, of: row.oid)).field
         }
@@ -216,7 +216,7 @@ struct Exporter {
     }
 
     /// The values that do not fit into the record, mapped to the fields of their assets.
-    private func large(_ mine: [String: FieldValue], _ table: TableForm) -> [String: String] {
+    private func large(_ mine: [String: FieldValue], _ table: TableLayout) -> [String: String] {
         let total = mine.reduce(0) { $0 + Self.bytes(in: $1.value) }
         guard total > LargeValues.limit else { return [:] }
         var (sizes, companions): ([String: Int], [String: String]) = ([:], [:])
@@ -241,7 +241,7 @@ struct Exporter {
         of relayed: [DatabaseValue],
         _ mine: [String: FieldValue],
         since base: [String: FieldValue],
-        _ table: TableForm
+        _ table: TableLayout
     ) -> [String] {
         guard table.entity != nil else { return ownFields(table).filter { mine[$0] != base[$0] } }
         let (before, now) = (file.mapping.row(of: base, in: table), file.mapping.settled(relayed, in: table))
@@ -258,7 +258,7 @@ struct Exporter {
         }
     }
 
-    private func ownFields(_ table: TableForm) -> [String] {
+    private func ownFields(_ table: TableLayout) -> [String] {
         if case .pairs = table.kind { return ["CD_entityNames", "CD_recordNames", "CD_relationships"] }
         return table.columns.map { file.mapping.field($0) }
     }
@@ -279,7 +279,7 @@ struct Exporter {
             .run([row.oid.databaseValue])
     }
 
-    func hold(_ oid: String, _ reason: String, as wait: String = "waiting", code: Int? = nil) throws {
+    func block(_ oid: String, _ reason: String, as wait: String = "waiting", code: Int? = nil) throws {
         try db.execute(
             sql: "UPDATE mirror_outbox SET held = ?, error = ?, code = ? WHERE oid = ?",
             arguments: [wait, reason, code, oid]
@@ -307,22 +307,22 @@ struct Exporter {
 /// A context's save moves objects linked to shared objects into their share. For changes by SQL, GRDB, or a program
 /// that does not mirror the file, this happens when they are about to be sent. See SharingRules.md, "What is shared".
 extension Exporter {
-    enum Place {
+    enum Placement {
         /// The object stays in its zone, or goes to the zone for new objects.
         case settled
         /// The object and those linked to it go to a share; the relay must move existing records before anything else
         /// is sent.
-        case moves
+        case movesToShare
         /// The object is linked to several shares, of which this is one.
-        case crosses(Int64)
+        case spansShares(Int64)
     }
 
     /// Puts an object into the share that its links lead to, if it is not in one yet.
-    func place(_ row: OutboxRow) throws -> Place {
+    func place(_ row: OutboxRow) throws -> Placement {
         guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
         let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
         let known = try KnownRecord.find(db, oid: row.oid)
-        if file.scope == .shared, known == nil { return try placeGuest(object, table) }
+        if file.scope == .shared, known == nil { return try placeInSharedStore(object, table) }
         guard file.scope == .shared || file.scope == .private, names.hasManyZones, !table.links.isEmpty else {
             return .settled
         }
@@ -331,23 +331,23 @@ extension Exporter {
         let home = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id }
         if let known, known.tag != nil, known.zone != home {
             let others = try ends.compactMap { try KnownRecord.zone(db, oid: $0) }
-            if others.contains(where: { $0 != known.zone && $0 != home }) { return .crosses(known.zone) }
+            if others.contains(where: { $0 != known.zone && $0 != home }) { return .spansShares(known.zone) }
         }
-        return try home.map { try placeOwn(object, known, home: $0) } ?? .settled
+        return try home.map { try placeInPrivateStore(object, known, home: $0) } ?? .settled
     }
 
     /// In a shared store, every zone belongs to a share.
-    private func placeGuest(_ object: ObjectID, _ table: TableForm) throws -> Place {
+    private func placeInSharedStore(_ object: ObjectID, _ table: TableLayout) throws -> Placement {
         let zones = try ShareClosure(db: db, file: file).newcomers(from: object, home: 0).zones
         guard let zone = zones.first else { return .settled }
-        guard zones.count == 1 else { return .crosses(zone) }
+        guard zones.count == 1 else { return .spansShares(zone) }
         let (oid, type) = (object.name.text, file.mapping.recordType(of: table))
         try KnownRecord.reserve(db, zone: zone, name: oid, oid: oid, entity: table.name, type: type)
         return .settled
     }
 
     /// The objects that an object is linked to now, but not in the record that the relay had last.
-    private func newEnds(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> [String] {
+    private func newEnds(_ row: OutboxRow, _ table: TableLayout, _ known: KnownRecord?) throws -> [String] {
         guard let values = try table.row(db, row.oid) else { return [] }
         let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
         let mine = try names.toRelay(values, table, row.oid, db)
@@ -356,7 +356,7 @@ extension Exporter {
     }
 
     /// Linked objects are in one zone, so it is enough to look at the targets of the new links.
-    private func placeOwn(_ object: ObjectID, _ known: KnownRecord?, home: Int64) throws -> Place {
+    private func placeInPrivateStore(_ object: ObjectID, _ known: KnownRecord?, home: Int64) throws -> Placement {
         let closure = ShareClosure(db: db, file: file)
         let ends = try [object] + closure.targets(of: object)
         let zones = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
@@ -364,11 +364,11 @@ extension Exporter {
         let (newcomers, met) = try closure.newcomers(from: object, home: home)
         guard zones.union(met).subtracting([home]).count == 1 else {
             // An object that is in a share already stays there, with a link that leads out of it.
-            return (known?.zone ?? home) == home ? .crosses(zone) : .settled
+            return (known?.zone ?? home) == home ? .spansShares(zone) : .settled
         }
         guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .settled }
-        try ShareMoves.rebind(db, newcomers, to: zone, file: file)
-        return .moves
+        try ShareMoves.reassign(db, newcomers, to: zone, file: file)
+        return .movesToShare
     }
 
     /// A change that fails without being sent to the relay.
@@ -376,7 +376,7 @@ extension Exporter {
         guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
         let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }
         var item = Outgoing(row, in: zone, .init(.create, row.oid, recordType: type), size: 0)
-        item.trouble = CKError(
+        item.syncFailure = CKError(
             .alreadyShared,
             "It cannot be related to objects of two different shares. Remove it from one of them first."
         )
@@ -390,7 +390,7 @@ extension Exporter {
     func saved(_ item: Outgoing, as record: Record) throws {
         guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
         if let zone = try KnownZone.find(db, item.zone), zone.id != known.zone {
-            return try ShareMoves.arrivedLate(db, record, of: item.oid, from: zone.id, to: known.zone)
+            return try ShareMoves.savedInFormerZone(db, record, of: item.oid, from: zone.id, to: known.zone)
         }
         // A record that was created again consists of what was sent, without the fields of the record before it.
         let table = known.tag == nil ? file.mapping.tables[item.entity] : nil

@@ -7,7 +7,7 @@ extension Importer {
     /// Merges a pending change with the relay's version, with links as record names; removes the change if nothing is
     /// left to send.
     func merge(
-        _ table: TableForm,
+        _ table: TableLayout,
         _ oid: String,
         _ theirs: [DatabaseValue],
         _ current: [DatabaseValue],
@@ -20,24 +20,24 @@ extension Importer {
             try resolve(resolver, table, oid, known, base: base, mine: mine, theirs: theirs)
         }
         let arrived = theirs
-        if resolved == nil { try settleProperties(table, oid, known, base, &mine, &theirs) }
+        if resolved == nil { try mergeProperties(table, oid, known, base, &mine, &theirs) }
         guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
             let values = outcome.values
         else {
             let what = "Changed here and on the relay, and the store's policy does not merge."
-            try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
+            try storeForDecision(table, oid, .save, mapping.fields(of: mine, in: table), what)
             return arrived
         }
         for dropped in outcome.dropped {
             try decide(table, oid, dropped, resolved == nil ? .policy(policy) : .resolver)
         }
-        if values == arrived, !keepsPlace { try OutboxRow.drop(db, oid) }
+        if values == arrived, !keepsOutboxRow { try OutboxRow.drop(db, oid) }
         return values
     }
 
     /// Resolves properties that have their own merge rule; the merge policy then sees no conflict in them.
-    private func settleProperties(
-        _ table: TableForm,
+    private func mergeProperties(
+        _ table: TableLayout,
         _ oid: String,
         _ known: KnownRecord?,
         _ base: [DatabaseValue],
@@ -45,9 +45,10 @@ extension Importer {
         _ theirs: inout [DatabaseValue]
     ) throws {
         let resolvers = file.description.cloud?.propertyResolvers ?? [:]
-        guard !resolvers.isEmpty || !table.timed.isEmpty else { return }
-        let times = table.timed.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
-        let isOfBoth = Self.beganTogether(known)
+        guard !resolvers.isEmpty || !table.lastEditWinsColumns.isEmpty else { return }
+        let times =
+            table.lastEditWinsColumns.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
+        let isOfBoth = Self.hasCommonBase(known)
         // If the record was created again, the rest of its old version shows which values both sides started from.
         let left = isOfBoth ? [:] : known?.serverFields() ?? [:]
         for position in table.columns.indices
@@ -80,7 +81,7 @@ extension Importer {
     ///
     /// Then two equal changes count as two, for example an increment on each of two devices. If both sides created the
     /// object, they count as one.
-    private static func beganTogether(_ known: KnownRecord?) -> Bool { known?.tag != nil }
+    private static func hasCommonBase(_ known: KnownRecord?) -> Bool { known?.tag != nil }
 
     /// Returns the times at which the properties of the imported record were edited.
     ///
@@ -104,14 +105,14 @@ extension Importer {
     /// Calls the application's merge resolver; local changes that it drops are recorded as with any policy.
     private func resolve(
         _ resolver: MergeResolver,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ oid: String,
         _ known: KnownRecord?,
         base: [DatabaseValue],
         mine: [DatabaseValue],
         theirs: [DatabaseValue]
     ) throws -> PropertyMerge.Outcome<DatabaseValue>? {
-        guard mine != base, theirs != base, Self.beganTogether(known) || mine != theirs else { return nil }
+        guard mine != base, theirs != base, Self.hasCommonBase(known) || mine != theirs else { return nil }
         func named(_ row: [DatabaseValue]) -> [String: DatabaseValue] {
             Dictionary(zip(table.columns.map(\.name), table.inSQL(row))) { $1 }
         }
@@ -139,7 +140,7 @@ extension Importer {
     /// A rule receives dates as SQL stores them; the date it returns is stored exactly.
     private static func fitting(
         _ value: DatabaseValue?,
-        _ column: ColumnForm,
+        _ column: ColumnLayout,
         among states: [DatabaseValue]
     ) -> DatabaseValue? {
         guard let value, value.isNull || RecordMapping.fieldValue(value, column) != nil else { return nil }
@@ -149,8 +150,8 @@ extension Importer {
     /// Returns whether an object that was deleted here is restored because it was changed on the relay.
     ///
     /// A many-to-many link that has lost an end stays deleted under every policy.
-    func takesBackDeletion(
-        _ table: TableForm,
+    func restoresDeletedObject(
+        _ table: TableLayout,
         _ oid: String,
         _ theirs: [DatabaseValue],
         _ known: KnownRecord?,
@@ -163,20 +164,20 @@ extension Importer {
         if let stays = PropertyMerge.keepsObjectDeletedInMemory(policy) { return stays }
         guard theirs != mapping.row(of: known?.serverFields() ?? [:], in: table) else { return false }
         let what = "Deleted here and changed on the relay, and the store's policy does not resolve this conflict."
-        try leave(table, oid, .delete, [:], what)
+        try storeForDecision(table, oid, .delete, [:], what)
         return true
     }
 
     /// Handles an object that was changed here but deleted on the relay: its change waits for a decision or is
     /// recorded as dropped.
-    func giveUpEdit(_ table: TableForm, _ oid: String, _ known: KnownRecord, _ acceptsDeletion: Bool) throws {
+    func editLostToDeletion(_ table: TableLayout, _ oid: String, _ known: KnownRecord, _ acceptsDeletion: Bool) throws {
         guard !table.columns.isEmpty, let current = try table.row(db, oid) else { return }
         let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
         let base = mapping.row(of: known.serverFields(), in: table)
         guard mine != base else { return }
         if policy == .error, !acceptsDeletion {
             let what = "Changed here and deleted on the relay, and the store's policy does not resolve this conflict."
-            return try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
+            return try storeForDecision(table, oid, .save, mapping.fields(of: mine, in: table), what)
         }
         let isByPolicy = PropertyMerge.keepsObjectDeletedInStore(policy) == false
         for position in mine.indices where mine[position] != base[position] {
@@ -186,8 +187,8 @@ extension Importer {
     }
 
     /// Stores a change for a later decision.
-    func leave(
-        _ table: TableForm,
+    func storeForDecision(
+        _ table: TableLayout,
         _ oid: String,
         _ operation: Outbox.Operation,
         _ mine: [String: FieldValue],
@@ -209,7 +210,7 @@ extension Importer {
     }
 
     private func decide(
-        _ table: TableForm,
+        _ table: TableLayout,
         _ oid: String,
         _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped,
         _ rule: MergeDecision.Rule

@@ -12,7 +12,7 @@ extension Importer {
     /// Returns the object of a record that was in another zone before; `nil` if that record is a different one with
     /// the same name.
     func movedHere(
-        _ table: TableForm,
+        _ table: TableLayout,
         _ record: Record,
         _ theirs: [DatabaseValue],
         _ zone: KnownZone
@@ -22,13 +22,13 @@ extension Importer {
             try mayLeave(before, for: zone), try isSame(record, theirs, as: before, table)
         else { return nil }
         try KnownRecord.remove(db, id: before.id)
-        if hasDepartures { try DepartedRecords.forget(db, zone: before.zone, before.name) }
+        if hasInvisibleRecords { try InvisibleRecords.forget(db, zone: before.zone, before.name) }
         try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
         try db.execute(sql: "DELETE FROM mirror_move WHERE oid = ? AND dropsZone = 0", arguments: [name])
-        try OutboxRow.release(db, name)
+        try OutboxRow.unblock(db, name)
         try update(table, name, theirs, before, zone)
         leftZones.insert(before.zone)
-        try Stragglers.mayBe(db)
+        try UnsharedLinkedObjects.markPossible(db)
         return name
     }
 
@@ -41,7 +41,7 @@ extension Importer {
         _ record: Record,
         _ theirs: [DatabaseValue],
         as before: KnownRecord,
-        _ table: TableForm
+        _ table: TableLayout
     ) throws -> Bool {
         let sql = "SELECT created, creator FROM mirror_record WHERE id = ? AND created IS NOT NULL"
         guard let made = try Row.fetchOne(db, sql: sql, arguments: [before.id]), let created = record.created,
@@ -62,7 +62,7 @@ extension Importer {
             guard let old = try KnownZone.find(db, id: before.zone), old.zone.owner == zone.zone.owner else {
                 return false
             }
-            return try old.isEnding || hasDepartures && DepartedRecords.contain(db, zone: old.id, before.name)
+            return try old.isEnding || hasInvisibleRecords && InvisibleRecords.contain(db, zone: old.id, before.name)
         case .public, nil: return false
         }
     }
@@ -80,14 +80,14 @@ extension Importer {
         if let oid = known.oid {
             try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, oid])
             try db.execute(sql: "DELETE FROM mirror_move WHERE oid = ? AND dropsZone = 0", arguments: [oid])
-            try OutboxRow.release(db, oid)
+            try OutboxRow.unblock(db, oid)
         }
         try db.execute(
             sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
             arguments: [zone.id]
         )
         try State.set(db, .awaitsRecords, "1")
-        try Stragglers.mayBe(db)
+        try UnsharedLinkedObjects.markPossible(db)
         awaitingZones.insert(zone.id)
         count += 1
     }
@@ -99,7 +99,7 @@ extension Importer {
     func takeOriginal(
         _ record: Record,
         _ theirs: [DatabaseValue],
-        _ table: TableForm,
+        _ table: TableLayout,
         _ zone: KnownZone
     ) throws -> Bool {
         guard let moving = try target(ofOriginal: record.id.recordName, zone), moving.entity == table.name,
@@ -109,8 +109,8 @@ extension Importer {
             sql: "UPDATE mirror_move SET tag = ? WHERE zone = ? AND name = ? AND dropsZone = 0",
             arguments: [record.changeTag, zone.id, record.id.recordName]
         )
-        keepsPlace = true
-        defer { keepsPlace = false }
+        keepsOutboxRow = true
+        defer { keepsOutboxRow = false }
         // A copy that was already sent lacks the new changes.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: table.name, .save) }
         try update(table, oid, theirs, moving, home)
@@ -124,7 +124,7 @@ extension Importer {
     }
 
     /// Handles a record that this device was about to move but that is gone.
-    func originalIsGone(_ name: String, _ zone: KnownZone, movedTo goal: String?) throws {
+    func originalIsGone(_ name: String, _ zone: KnownZone, movedTo targetZone: String?) throws {
         guard let moving = try target(ofOriginal: name, zone) else { return }
         try db.execute(
             sql: "DELETE FROM mirror_move WHERE zone = ? AND name = ? AND dropsZone = 0",
@@ -132,7 +132,7 @@ extension Importer {
         )
         // If the copy has arrived, this device itself deleted the original.
         guard moving.tag == nil else { return }
-        if let goal { return try expect(moving, in: try KnownZone.make(db, ZoneID(goal))) }
+        if let targetZone { return try expect(moving, in: try KnownZone.make(db, ZoneID(targetZone))) }
         guard let oid = moving.oid, let table = moving.entity.flatMap({ mapping.tables[$0] }) else {
             return try KnownRecord.remove(db, id: moving.id)
         }

@@ -27,7 +27,7 @@ final class Importer {
     /// Whether objects of this store are moving to other zones.
     let hasMoves: Bool
     /// Whether some records are no longer visible to this user and their objects wait for the end of the round.
-    var hasDepartures: Bool
+    var hasInvisibleRecords: Bool
     /// Objects whose unsent changes are dropped because access to them has ended.
     var dropped: [String] = []
     /// Zones whose records have appeared in another zone; pages of them that were read earlier are out of date.
@@ -35,8 +35,8 @@ final class Importer {
     /// Zones in which records are expected.
     var awaitingZones: Set<Int64> = []
     /// Whether a merged object stays in the outbox even if it contains no change of the user.
-    var keepsPlace = false
-    let names: NameSpace
+    var keepsOutboxRow = false
+    let names: RecordNameTranslator
 
     init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
         self.db = db
@@ -48,8 +48,8 @@ final class Importer {
         hasOutbox = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_outbox)") ?? false
         hasLinks = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_link)") ?? false
         hasMoves = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_move)") ?? false
-        hasDepartures = try file.scope == .shared && DepartedRecords.exist(db)
-        names = try NameSpace(db)
+        hasInvisibleRecords = try file.scope == .shared && InvisibleRecords.exist(db)
+        names = try RecordNameTranslator(db)
     }
 
     /// The author of imports in the history.
@@ -57,20 +57,20 @@ final class Importer {
 
     // MARK: Many records
 
-    /// Imports records in their order; `readied` holds the prepared form of each, or is empty.
+    /// Imports records in their order; `prepared` holds the prepared form of each, or is empty.
     ///
     /// While records turn out to be new, they are inserted without a lookup: a name conflict shows that one exists
     /// already.
-    func take(_ records: [Record], _ readied: [ReadiedRecord?], zone: KnownZone) throws {
-        var hope = readied.count == records.count && records.count >= Self.many ? Self.patience : 0
-        var entry = hope > 0 ? try BulkEntry(db) : nil
+    func take(_ records: [Record], _ prepared: [PreparedRecord?], zone: KnownZone) throws {
+        var budget = prepared.count == records.count && records.count >= Self.fastPathMinimum ? Self.fastPathBudget : 0
+        var entry = budget > 0 ? try BulkInserter(db) : nil
         for index in records.indices {
-            if hope > 0, let ready = readied[index], entry != nil {
+            if budget > 0, let ready = prepared[index], entry != nil {
                 if try enter(records[index], ready, zone, &entry) {
-                    hope = min(hope + 1, Self.patience)
+                    budget = min(budget + 1, Self.fastPathBudget)
                     continue
                 }
-                hope -= 2
+                budget -= 2
             }
             try take(records[index], zone: zone)
         }
@@ -79,23 +79,23 @@ final class Importer {
     }
 
     /// The minimum number of records for which the fast path for new records is tried.
-    private static let many = 20
+    private static let fastPathMinimum = 20
     /// The fast path ends after this many more known than new records.
-    private static let patience = 16
+    private static let fastPathBudget = 16
 
     /// Inserts a record that is new here; returns `false` and writes nothing if its name is taken.
     private func enter(
         _ record: Record,
-        _ ready: ReadiedRecord,
+        _ ready: PreparedRecord,
         _ zone: KnownZone,
-        _ entry: inout BulkEntry?
+        _ entry: inout BulkInserter?
     ) throws -> Bool {
         let name = record.id.recordName
         let table = ready.table
         // An unsent object, possibly of another entity, may have the name.
         if hasOutbox, try OutboxRow.find(db, name) != nil { return false }
         guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
-        var row = NameSpace.Local(values: ready.row)
+        var row = RecordNameTranslator.Local(values: ready.row)
         if !table.links.isEmpty { row = try names.toLocal(ready.row, table, of: (name, name), zone: zone.id, db) }
         guard try entry?.row(table, name, row.values) == true else {
             // The row of another program, or an unsent local object, has the name.
@@ -114,7 +114,7 @@ final class Importer {
     /// Imports one record; `again` means that values of a known version have become readable.
     func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
-        if hasDepartures, !again { try DepartedRecords.forget(db, zone: zone.id, record.id.recordName) }
+        if hasInvisibleRecords, !again { try InvisibleRecords.forget(db, zone: zone.id, record.id.recordName) }
         if let known, let tag = known.tag, tag == record.changeTag, !again {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
@@ -131,14 +131,14 @@ final class Importer {
         if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
         // This device has begun to move the record: values encrypted with the old zone's key must be encrypted with
         // this one's.
-        let isToSeal = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
-        keepsPlace = isToSeal
-        defer { keepsPlace = false }
+        let needsResealing = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
+        keepsOutboxRow = needsResealing
+        defer { keepsOutboxRow = false }
         let oid = try place(theirs, record, known, table, zone)
         let (id, seen) = (zone.id, zone.sweep)
         try KnownRecord.store(db, record, zone: id, oid: oid, entity: table.name, fields: fields, seen: seen)
-        guard isToSeal, hasOutbox, try OutboxRow.find(db, oid) != nil else { return }
-        try ShareMoves.sealAnew(db, zone: zone.id, record.id.recordName, file)
+        guard needsResealing, hasOutbox, try OutboxRow.find(db, oid) != nil else { return }
+        try ShareMoves.reseal(db, zone: zone.id, record.id.recordName, file)
     }
 
     /// Keeps a record of a type that only a newer or older program knows until the model has the type.
@@ -164,7 +164,7 @@ final class Importer {
         _ theirs: [DatabaseValue],
         _ record: Record,
         _ known: KnownRecord?,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ zone: KnownZone
     ) throws -> String {
         if let oid = known?.oid {
@@ -203,7 +203,7 @@ final class Importer {
     // MARK: Updates and merges
 
     func update(
-        _ table: TableForm,
+        _ table: TableLayout,
         _ oid: String,
         _ theirs: [DatabaseValue],
         _ known: KnownRecord?,
@@ -213,7 +213,7 @@ final class Importer {
         let name = known?.name ?? oid
         guard let current = try table.row(db, oid) else {
             // Deleted here but not yet on the relay.
-            if pending?.operation == .delete, try !takesBackDeletion(table, oid, theirs, known, zone) { return }
+            if pending?.operation == .delete, try !restoresDeletedObject(table, oid, theirs, known, zone) { return }
             try OutboxRow.drop(db, oid)
             _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
             return try note(table, oid, .insert, names: nil)
@@ -231,22 +231,22 @@ final class Importer {
 
     /// Removes a record that its zone no longer has.
     ///
-    /// `goal` is the zone to which the relay says it has moved. `isOutOfSight` means that it still exists but this
+    /// `targetZone` is the zone to which the relay says it has moved. `isInvisible` means that it still exists but this
     /// user cannot see it.
     func remove(
         _ name: String,
         zone: KnownZone,
-        movedTo goal: String? = nil,
-        isOutOfSight: Bool = false
+        movedTo targetZone: String? = nil,
+        isInvisible: Bool = false
     ) throws {
         guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else {
-            if hasMoves { try originalIsGone(name, zone, movedTo: goal) }
-            if goal == nil { try dropPairs(with: name, zone: zone.id) }
+            if hasMoves { try originalIsGone(name, zone, movedTo: targetZone) }
+            if targetZone == nil { try dropPairs(with: name, zone: zone.id) }
             return
         }
-        if let goal { return try expect(known, in: try KnownZone.make(db, ZoneID(goal))) }
-        if isOutOfSight { return try loseSight(of: known) }
-        if hasDepartures { try DepartedRecords.forget(db, zone: zone.id, name) }
+        if let targetZone { return try expect(known, in: try KnownZone.make(db, ZoneID(targetZone))) }
+        if isInvisible { return try lostVisibility(of: known) }
+        if hasInvisibleRecords { try InvisibleRecords.forget(db, zone: zone.id, name) }
         try remove(known)
         try dropPairs(with: name, zone: zone.id)
     }
@@ -267,21 +267,21 @@ final class Importer {
         if keepingPending, pending?.operation == .save, !acceptsDeletion,
             PropertyMerge.keepsObjectDeletedInStore(policy) == true
         {
-            try OutboxRow.release(db, oid)
+            try OutboxRow.unblock(db, oid)
             return try known.forgetVersion(db, mapping)
         }
-        if pending?.operation == .save { try giveUpEdit(table, oid, known, acceptsDeletion) }
+        if pending?.operation == .save { try editLostToDeletion(table, oid, known, acceptsDeletion) }
         try OutboxRow.drop(db, oid)
         try noteDeletion(table, oid)
-        try takeAway(table, oid, named: known.name)
+        try deleteRow(table, oid, named: known.name)
         try KnownRecord.remove(db, id: known.id)
     }
 
     /// Returns an entity's table, even if the model no longer has the entity: its objects are still in the file and
     /// would return with it.
-    private func table(named entity: String) throws -> TableForm? {
+    private func table(named entity: String) throws -> TableLayout? {
         if let table = mapping.tables[entity] { return table }
-        return try db.tableExists(entity) ? TableForm(name: entity, kind: .entity(Entity(entity)), columns: []) : nil
+        return try db.tableExists(entity) ? TableLayout(name: entity, kind: .entity(Entity(entity)), columns: []) : nil
     }
 
     /// Ends a full fetch: removes the records that were not listed.
@@ -293,16 +293,16 @@ final class Importer {
             arguments: [zone.id, zone.sweep]
         )
         let lost = try lostWithShares(gone, in: zone)
-        let departed = hasDepartures ? try DepartedRecords.names(db, zone: zone.id) : []
+        let departed = hasInvisibleRecords ? try InvisibleRecords.names(db, zone: zone.id) : []
         for name in gone where !departed.contains(name) {
-            try remove(name, zone: zone, isOutOfSight: lost.contains(name))
+            try remove(name, zone: zone, isInvisible: lost.contains(name))
         }
         try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
     }
 
     // MARK: History
 
-    func note(_ table: TableForm, _ oid: String, _ kind: ChangeKind, names: String?) throws {
+    func note(_ table: TableLayout, _ oid: String, _ kind: ChangeKind, names: String?) throws {
         try db.cachedStatement(
             sql: "INSERT INTO mirror_change(txn, oid, entity, kind, names) VALUES (?, ?, ?, ?, ?)"
         ).run([
@@ -318,11 +318,11 @@ final class Importer {
         ).execute(arguments: [transaction, zone.zone.zoneName, Share.recordType, kind.rawValue])
     }
 
-    func noteReversal(_ table: TableForm, _ oid: String, wasGone: Bool) throws {
+    func noteReversal(_ table: TableLayout, _ oid: String, wasGone: Bool) throws {
         try note(table, oid, wasGone ? .insert : .update, names: nil)
     }
 
-    func noteDeletion(_ table: TableForm, _ oid: String) throws {
+    func noteDeletion(_ table: TableLayout, _ oid: String) throws {
         let kept = EntityTables.keptValues(of: table, from: "")
         try db.cachedStatement(
             sql: """
@@ -344,7 +344,7 @@ extension Importer {
     func clearName(
         of record: Record,
         _ known: KnownRecord?,
-        _ table: TableForm,
+        _ table: TableLayout,
         _ zone: KnownZone
     ) throws -> KnownRecord? {
         if let known, known.entity == nil || known.entity == table.name { return known }
@@ -366,9 +366,9 @@ extension Importer {
         if let table = mapping.tables[pending.entity], let row = try table.row(db, oid) {
             let mine = mapping.fields(of: try names.toRelay(row, table, oid, db), in: table)
             let what = "On the relay, an object of another entity has this name. Insert it with another name."
-            try leave(table, oid, pending.operation, mine, what)
+            try storeForDecision(table, oid, pending.operation, mine, what)
             try noteDeletion(table, oid)
-            try takeAway(table, oid, named: known?.name ?? oid)
+            try deleteRow(table, oid, named: known?.name ?? oid)
         }
         try OutboxRow.drop(db, oid)
         guard let known else { return }
@@ -401,18 +401,20 @@ extension Importer {
     /// encrypted data, everything is sent again.
     ///
     /// `isOurs` means that this device ended the zone, so that the local values are the newest.
-    func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent.Detail] {
+    func lose(_ zone: KnownZone, _ deletionReason: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent
+        .Detail]
+    {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
         let isShared = file.description.cloud?.scope == .shared
         var (dropped, gone): ([String], [String]) = ([], [])
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
-            if loss == .encryptedDataReset, known.type != Share.recordType {
-                try sendAnew(known, isNewest: isOurs)
+            if deletionReason == .encryptedDataReset, known.type != Share.recordType {
+                try requeue(known, isNewest: isOurs)
                 continue
             }
-            if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
+            if let home = file.homeZone, home != zone.zone, deletionReason == .deleted, let oid = known.oid,
                 try OutboxRow.find(db, oid)?.operation == .save
             {
                 // A share of this user has ended while a change or a new object was unsent: it moves to the home zone
@@ -422,10 +424,10 @@ extension Importer {
                     sql: "UPDATE mirror_record SET zone = ?, name = ?, tag = NULL WHERE id = ?",
                     arguments: [target.id, try known.name(in: target.id, db), known.id]
                 )
-                try OutboxRow.release(db, oid)
+                try OutboxRow.unblock(db, oid)
                 continue
             }
-            if known.tag == nil, !isShared, loss == .deleted { continue }
+            if known.tag == nil, !isShared, deletionReason == .deleted { continue }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
                 dropped.append(oid)
                 try OutboxRow.drop(db, oid)
@@ -442,15 +444,15 @@ extension Importer {
             arguments: [zone.id]
         )
         if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
-        try DepartedRecords.forgetAll(db, zone: zone.id)
+        try InvisibleRecords.forgetAll(db, zone: zone.id)
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
-        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
+        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(deletionReason)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
         return details
     }
 
     /// Sends the known version again, because no device can decrypt what the relay had.
-    private func sendAnew(_ known: KnownRecord, isNewest: Bool) throws {
+    private func requeue(_ known: KnownRecord, isNewest: Bool) throws {
         guard let oid = known.oid, let entity = known.entity else {
             try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
             return try State.set(db, .hasUnsent, "1")
@@ -488,7 +490,7 @@ extension Importer {
                 sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
                 arguments: [oid, table.name, zone.id, name]
             )
-            try askForFiles(of: oid, fields, table.columns, type)
+            try refetchAssets(of: oid, fields, table.columns, type)
         }
         for (name, changes) in changes {
             if let table = mapping.tables[name] { try fill(changes, of: table) }
@@ -507,7 +509,7 @@ extension Importer {
         }
     }
 
-    private func fill(_ changes: [LayoutChange], of table: TableForm) throws {
+    private func fill(_ changes: [LayoutChange], of table: TableLayout) throws {
         let oids = try String.fetchAll(
             db,
             sql: "SELECT oid FROM mirror_record WHERE entity = ? AND fields IS NOT NULL",
@@ -520,7 +522,7 @@ extension Importer {
             // The pending change is based on the version that this device had then; newer versions are fetched again
             // and merged.
             if returns, isPending {
-                if known.tag == KnownRecord.unseen { try askAgain(for: oid, known.type) }
+                if known.tag == KnownRecord.unseen { try refetch(for: oid, known.type) }
                 continue
             }
             let (zone, fields) = (known.zone, known.serverFields())
@@ -535,7 +537,7 @@ extension Importer {
             try table.update(db, oid, row)
             try keep(theirs.unresolved, of: table, oid, zone)
             if hasLinks { try resolveLinks(to: known.name, zone: zone, as: oid, table) }
-            try askForFiles(of: oid, known.allFields(), changes.map(\.column), known.type)
+            try refetchAssets(of: oid, known.allFields(), changes.map(\.column), known.type)
         }
     }
 
@@ -558,20 +560,20 @@ extension Importer {
     }
 
     /// Fetches records again whose assets were not fetched because no attribute used them.
-    private func askForFiles(
+    private func refetchAssets(
         of oid: String,
         _ fields: [String: FieldValue],
-        _ columns: [ColumnForm],
+        _ columns: [ColumnLayout],
         _ type: String
     ) throws {
         let isMissing = columns.contains { column in
             column.attribute?.type.hasLargeForm == true && fields[mapping.field(column)] == nil
                 && fields[mapping.assetField(column)] != nil
         }
-        if isMissing { try askAgain(for: oid, type) }
+        if isMissing { try refetch(for: oid, type) }
     }
 
-    private func askAgain(for oid: String, _ type: String) throws {
+    private func refetch(for oid: String, _ type: String) throws {
         let isPublic = file.scope == .public
         try db.execute(
             sql: "UPDATE mirror_record SET tag = ? WHERE oid = ?",

@@ -4,8 +4,8 @@ package import ZoneKit
 
 /// The environment of a mirrored container, replaceable in tests.
 package struct MirrorConditions: Sendable {
-    package var time = Timekeeper.system
-    package var chance = Chance.system
+    package var time = Scheduler.system
+    package var random = RandomGenerator.system
     /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings.engine
@@ -19,7 +19,7 @@ package struct MirrorConditions: Sendable {
     /// exceed it.
     package var room = 32 << 20
     /// The growth of a file's WAL, in bytes, at which a pinned view is brought up to date.
-    package var pinLog = 64 << 20
+    package var pinnedLogLimit = 64 << 20
     /// Called at named points, so that a test can end the process or the transaction there.
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 
@@ -28,7 +28,7 @@ package struct MirrorConditions: Sendable {
     /// Takes the environment of a simulation.
     package init(_ world: SyncConditions) {
         time = world.time
-        chance = world.chance
+        random = world.random
         wallClock = world.wallClock
         schedule = world.schedule
         crashPoint = { try world.crashPoint($0.rawValue) }

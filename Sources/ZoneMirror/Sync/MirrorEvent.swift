@@ -127,7 +127,7 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
 }
 
 /// Delivers the events of all stores to all listeners; a new listener first receives the current state.
-final class EventBoard: Sendable {
+final class EventBroadcaster: Sendable {
     private struct Contents {
         var listeners: [UUID: AsyncStream<MirrorEvent>.Continuation] = [:]
         /// The latest event of each store and kind.

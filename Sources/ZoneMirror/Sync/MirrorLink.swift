@@ -12,13 +12,13 @@ struct MirrorPage: Sendable {
     /// Whether the page contains key records, so that locked values may be readable now.
     var hasKeys = false
     /// The zones to which deleted records have moved, by record name.
-    var goals: [String: String] = [:]
+    var moveTargets: [String: String] = [:]
     /// The records of another user's zone that were removed from this user's view but still exist.
-    var outOfSight: Set<String> = []
+    var invisible: Set<String> = []
     /// The number of records that follow; `nil` if unknown.
     var remaining: Int?
     /// The prepared form of each changed record; empty if nothing was prepared.
-    var readied: [ReadiedRecord?] = []
+    var prepared: [PreparedRecord?] = []
     /// The size of the response in bytes.
     var bytes = 0
     /// Whether this is the first part of a page that is imported in parts.
@@ -32,7 +32,7 @@ struct MirrorPage: Sendable {
 /// In the private database, every zone belongs to the current user, whatever name the relay gives the owner.
 struct MirrorLink: Sendable {
     let database: CKDatabase
-    private let memory = LinkMemory()
+    private let memory = LinkCache()
     /// The user in whose name requests are made; `nil` means the one that was last found to own the store.
     private var fixed: AccountBinding?
 
@@ -40,14 +40,14 @@ struct MirrorLink: Sendable {
 
     /// Returns a link that stays with the current user, even if another one is found later, since the changes to send
     /// were read as that user's.
-    func ofNow() -> MirrorLink {
+    func forCurrentTask() -> MirrorLink {
         var link = self
         link.fixed = memory.binding.withLock { $0 }
         return link
     }
 
     /// Stores that the sign-in of this generation belongs to the user who owns the store.
-    func belongs(to generation: Int) throws(CKError) {
+    func bind(to generation: Int) throws(CKError) {
         let binding = AccountBinding(try connection(), generation: generation)
         memory.binding.withLock { $0 = binding }
     }
@@ -67,13 +67,13 @@ struct MirrorLink: Sendable {
     func connection() throws(CKError) -> RelayConnection { try database.session.connection() }
 
     /// The asset files of this link; those of the connection may be in use by the program.
-    func files() throws(CKError) -> AssetKeeper? {
+    func files() throws(CKError) -> AssetClient? {
         let caller = try connection().caller
         return memory.files.withLock { files in
-            if let files, files.caller === caller { return files.keeper }
-            guard let keeper = caller.newKeeper() else { return nil }
-            files = (caller, keeper)
-            return keeper
+            if let files, files.caller === caller { return files.assetClient }
+            guard let assetClient = caller.makeAssetClient() else { return nil }
+            files = (caller, assetClient)
+            return assetClient
         }
     }
 
@@ -93,10 +93,11 @@ struct MirrorLink: Sendable {
             )
             for entry in try ClientResponse.zones(document.root) {
                 switch entry {
-                case .zone(let zone): page.changed.append(Self.own(zone.id, isPrivate))
-                case .deleted(let zone, let loss): page.deleted.append((Self.own(zone, isPrivate), loss))
+                case .zone(let zone): page.changed.append(Self.withoutCallerAsOwner(zone.id, isPrivate))
+                case .deleted(let zone, let deletionReason):
+                    page.deleted.append((Self.withoutCallerAsOwner(zone, isPrivate), deletionReason))
                 // If a zone cannot be read now, its own feed reports the error again.
-                case .failed(let zone?, _): page.changed.append(Self.own(zone, isPrivate))
+                case .failed(let zone?, _): page.changed.append(Self.withoutCallerAsOwner(zone, isPrivate))
                 case .failed(nil, let failure): unnamed = unnamed ?? failure
                 }
             }
@@ -106,20 +107,20 @@ struct MirrorLink: Sendable {
         return page
     }
 
-    private static func own(_ zone: ZoneID, _ isPrivate: Bool) -> ZoneID {
+    private static func withoutCallerAsOwner(_ zone: ZoneID, _ isPrivate: Bool) -> ZoneID {
         isPrivate ? ZoneID(zone.zoneName) : zone
     }
 
     /// Fetches one page of a zone's feed.
     ///
-    /// With `countsRest`, the response contains the number of records that follow, for which the relay has to scan
+    /// With `countsRemaining`, the response contains the number of records that follow, for which the relay has to scan
     /// them.
     func zoneChanges(
         in zone: ZoneID,
         since token: String?,
-        countsRest: Bool = false
+        countsRemaining: Bool = false
     ) async throws(CKError) -> MirrorPage {
-        try page(of: try await zoneAnswer(in: zone, since: token, countsRest: countsRest), in: zone)
+        try page(of: try await zoneAnswer(in: zone, since: token, countsRemaining: countsRemaining), in: zone)
     }
 
     /// An undecoded page of a zone's feed: the token of the next page is known, its records are not decoded yet.
@@ -134,14 +135,14 @@ struct MirrorLink: Sendable {
     func zoneAnswer(
         in zone: ZoneID,
         since token: String?,
-        countsRest: Bool = false
+        countsRemaining: Bool = false
     ) async throws(CKError) -> ZoneAnswer {
         let body = ClientRequest.zoneChanges(
             in: zone,
             since: token,
             desiredKeys: nil,
             limit: nil,
-            countsRest: countsRest
+            countsRemaining: countsRemaining
         )
         let document = try await asOwner { () throws(CKError) in try await database.call("changes/zone", body) }
         let outcome: Result<ZoneAnswer, CKError> = try reading { () throws(JSONError) in
@@ -160,7 +161,7 @@ struct MirrorLink: Sendable {
     ///
     /// - Throws: An error if the relay could not return one of them. The token would mark the record as fetched, and a
     ///   full fetch without it would remove it.
-    func page(of answer: ZoneAnswer, in zone: ZoneID, readied mapping: RecordMapping? = nil) throws(CKError)
+    func page(of answer: ZoneAnswer, in zone: ZoneID, prepared mapping: RecordMapping? = nil) throws(CKError)
         -> MirrorPage
     {
         var page = MirrorPage(
@@ -175,18 +176,18 @@ struct MirrorLink: Sendable {
                 case .record(let record) where record.type == ZoneSeal.keyRecordType: page.hasKeys = true
                 case .record(let record):
                     page.records.changed.append(record)
-                    if let mapping { page.readied.append(ReadiedRecord(record, entry, mapping)) }
+                    if let mapping { page.prepared.append(PreparedRecord(record, entry, mapping)) }
                 case .share(let record, let details):
                     page.records.changed.append(record)
                     page.shares.append((record.id.recordName, details))
-                    if mapping != nil { page.readied.append(nil) }
+                    if mapping != nil { page.prepared.append(nil) }
                 case .deleted(_, ZoneSeal.keyRecordType, _): break
                 case .deleted(let name, let type, _):
                     page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
                     if isPrivate {
-                        page.goals[name] = try? entry["movedTo"]?.string()
+                        page.moveTargets[name] = try? entry["movedTo"]?.string()
                     } else if (try? entry["outOfSight"]?.bool()) == true {
-                        page.outOfSight.insert(name)
+                        page.invisible.insert(name)
                     }
                 case .failed(_, let failure): missing = missing ?? failure
                 }
@@ -235,9 +236,10 @@ struct MirrorLink: Sendable {
         }
     }
 
-    /// Deletes a zone; `loss` is the reason that other devices receive.
-    func delete(_ zone: ZoneID, because loss: ZoneLoss = .deleted) async throws(CKError) {
-        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: loss) }
+    /// Deletes a zone; `deletionReason` is the reason that other devices receive.
+    func delete(_ zone: ZoneID, because deletionReason: ZoneDeletionReason = .deleted) async throws(CKError) {
+        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: deletionReason)
+        }
     }
 
     /// The result for one item.
@@ -357,11 +359,11 @@ struct MirrorLink: Sendable {
 }
 
 /// State that a link keeps between calls.
-private final class LinkMemory: Sendable {
+private final class LinkCache: Sendable {
     /// The user for whom the link reads and writes, whichever user signs in; `nil` until the sign-in was checked.
     let binding = Mutex<AccountBinding?>(nil)
     /// Created when first needed, and again after the container was configured again.
-    let files = Mutex<(caller: CallerMemory, keeper: AssetKeeper)?>(nil)
+    let files = Mutex<(caller: CallerInfo, assetClient: AssetClient)?>(nil)
 }
 
 /// Encrypted values: encrypted when they are sent, decrypted when they are received.
@@ -417,10 +419,10 @@ extension MirrorLink {
     }
 
     /// Returns the write to send: encrypted values are sealed, and large values are uploaded as assets.
-    func readied(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
-        if let trouble = item.trouble { throw trouble }
+    func prepared(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        if let syncFailure = item.syncFailure { throw syncFailure }
         if item.operation == .delete || (item.large.isEmpty && item.write.encrypted.isEmpty) { return item.write }
-        return try await sealed(try await withFiles(item, in: zone), in: zone)
+        return try await sealed(try await uploadingAssets(item, in: zone), in: zone)
     }
 
     func keysChanged(in zone: ZoneID) async { await database.keysChanged(in: zoneID(zone)) }
@@ -433,13 +435,13 @@ extension MirrorLink {
 extension MirrorLink {
     /// Returns the content of a record's asset, or `nil` if it is no longer available.
     func content(of asset: Asset, record: RecordID, field: String) async throws(CKError) -> [UInt8]? {
-        guard let keeper = try files() else { return nil }
+        guard let assetClient = try files() else { return nil }
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
             // Another reader of the same content may have deleted the cached file a moment before.
             for isLast in [false, false, true] {
                 let file = try await asOwner { () throws(CKError) in
-                    do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
+                    do { return try await assetClient.download(asset, origin) } catch { throw CKError(from: error) }
                 }
                 let data = try isLast ? Data(contentsOf: file.url) : (try? Data(contentsOf: file.url))
                 guard let data else { continue }
@@ -456,12 +458,12 @@ extension MirrorLink {
     }
 
     /// Uploads large values and returns a write that refers to their assets.
-    func withFiles(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
-        guard !item.large.isEmpty, let keeper = try files() else { return item.write }
+    func uploadingAssets(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        guard !item.large.isEmpty, let assetClient = try files() else { return item.write }
         var write = item.write
         for (field, companion) in item.large {
             guard let value = item.write.fields[field] ?? nil, let bytes = value.content else { continue }
-            let asset = try await upload(bytes, item.write, companion, keeper, zone)
+            let asset = try await upload(bytes, item.write, companion, assetClient, zone)
             // A new record has no such field to clear.
             write.fields.removeValue(forKey: field)
             if write.type != .create { write.fields.updateValue(nil, forKey: field) }
@@ -471,16 +473,16 @@ extension MirrorLink {
     }
 
     /// Makes the next attempt upload assets again that the relay did not find.
-    func forgetFiles(of write: ClientRequest.Write) {
-        guard let keeper = try? files() else { return }
-        for case .asset(let asset)? in write.fields.values { keeper.forget(asset.fileChecksum) }
+    func forgetUploads(of write: ClientRequest.Write) {
+        guard let assetClient = try? files() else { return }
+        for case .asset(let asset)? in write.fields.values { assetClient.forget(asset.fileChecksum) }
     }
 
     private func upload(
         _ bytes: [UInt8],
         _ write: ClientRequest.Write,
         _ field: String,
-        _ keeper: AssetKeeper,
+        _ assetClient: AssetClient,
         _ zone: ZoneID
     ) async throws(CKError) -> Asset {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
@@ -494,13 +496,13 @@ extension MirrorLink {
                 underlying: error
             )
         }
-        let place = AssetKeeper.Upload(
+        let place = AssetClient.Upload(
             file: file,
             recordType: write.recordType ?? "",
             recordName: write.recordName,
             field: field
         )
-        return try await keeper.upload(place, to: database.scope, in: zone)
+        return try await assetClient.upload(place, to: database.scope, in: zone)
     }
 }
 

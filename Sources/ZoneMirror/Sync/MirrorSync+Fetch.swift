@@ -12,7 +12,7 @@ extension MirrorSync {
     }
 
     /// The result of one fetch round.
-    struct Tally {
+    struct FetchProgress {
         var began: Date
         var records = 0
         var bytes = 0
@@ -23,51 +23,51 @@ extension MirrorSync {
         var details: [MirrorEvent.Detail] = []
     }
 
-    func fetchOnSchedule(asksDatabase: Bool, held: Set<ZoneID>) async {
+    func fetchOnSchedule(asksDatabase: Bool, backingOff: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
             var outcome = FetchRound.Outcome()
-            outcome.trouble = error.isOfStorage ? Trouble(.busy) : error.trouble
-            lastTrouble = error
+            outcome.syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
+            lastError = error
             return tell(.fetchFinished(outcome))
         }
-        try? await fetch(asksDatabase: asksDatabase, held: held, prioritized: [])
+        try? await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
     }
 
     func fetchNow(prioritized: [ZoneID] = []) async throws {
         guard !isPublic else { return try await pollNow() }
         try await checkAccount()
-        try await fetch(asksDatabase: true, held: [], prioritized: prioritized)
+        try await fetch(asksDatabase: true, backingOff: [], prioritized: prioritized)
     }
 
-    func fetch(asksDatabase: Bool, held: Set<ZoneID>, prioritized: [ZoneID]) async throws {
-        try await withFetchLane {
+    func fetch(asksDatabase: Bool, backingOff: Set<ZoneID>, prioritized: [ZoneID]) async throws {
+        try await withFetchLock {
             tell(.fetchBegan)
-            var tally = Tally(began: conditions.wallClock())
-            let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, held: held)
-            let outcome = await walk(round, held, &tally)
-            let failure = Self.failure(outcome, tally.errors)
-            lastTrouble = failure
+            var progress = FetchProgress(began: conditions.wallClock())
+            let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, backingOff: backingOff)
+            let outcome = await walk(round, backingOff, &progress)
+            let failure = Self.failure(outcome, progress.errors)
+            lastError = failure
             // The start of the last round that read the database's feed: all its zones have that state or a newer one.
-            if outcome.sawDatabase { importOwed = tally.began }
-            if failure == nil, !leavesOut(held), let seen = importOwed {
-                importOwed = nil
+            if outcome.reachedDatabaseEnd { unfinishedImportStart = progress.began }
+            if failure == nil, !skipsUnfetched(backingOff), let seen = unfinishedImportStart {
+                unfinishedImportStart = nil
                 await noteImported(at: seen)
-                await lookAtSchema()
+                await checkSchema()
             }
-            if tally.records > 0 || failure != nil || !tally.details.isEmpty {
+            if progress.records > 0 || failure != nil || !progress.details.isEmpty {
                 await note(
                     .import,
-                    began: tally.began,
-                    done: tally.records,
-                    bytes: tally.bytes,
+                    began: progress.began,
+                    done: progress.records,
+                    bytes: progress.bytes,
                     error: failure,
-                    details: tally.details
+                    details: progress.details
                 )
             }
             tell(.fetchFinished(outcome))
-            await keepHold()
+            await storeRetryDelay()
             await outboxChanged()
             if let failure { throw failure }
         }
@@ -76,16 +76,16 @@ extension MirrorSync {
     /// Forgets all change tokens; objects are removed only after a full fetch shows that their records are gone.
     func forgetTokens() async throws {
         let isPublic = isPublic
-        try await withFetchLane {
+        try await withFetchLock {
             repeat {
                 // A poll under way would store its progress.
-                await noPollUnderWay()
+                await waitForScheduledPolls()
                 try await file.pool.write { db in
                     try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
                     try State.set(db, .databaseToken, nil)
                     if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
                 }
-            } while walking > 0
+            } while typesBeingPolled > 0
             feed = FeedState(databaseToken: nil)
             poll = poll.restored(with: [:])
             beginPolls()
@@ -93,19 +93,23 @@ extension MirrorSync {
     }
 
     /// Returns whether there are changes in zones that the round skips because they are in back-off.
-    private func leavesOut(_ held: Set<ZoneID>) -> Bool { feed.unfetched.contains(where: held.contains) }
+    private func skipsUnfetched(_ backingOff: Set<ZoneID>) -> Bool {
+        feed.unfetched.contains(where: backingOff.contains)
+    }
 
     private func noteImported(at seen: Date) async {
         let (file, now) = (file, seen.timeIntervalSince1970)
         try? await file.pool.write { db in
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
-            try Duplicates.removeSettled(db, file)
+            try Duplicates.removeConfirmed(db, file)
             try Duplicates.markAdopted(db, file)
         }
     }
 
-    private func walk(_ round: FetchRound, _ held: Set<ZoneID>, _ tally: inout Tally) async -> FetchRound.Outcome {
+    private func walk(_ round: FetchRound, _ backingOff: Set<ZoneID>, _ progress: inout FetchProgress) async
+        -> FetchRound.Outcome
+    {
         var outcome = FetchRound.Outcome()
         self.round = round
         await withTaskGroup(of: Arrival.self) { group in
@@ -121,21 +125,21 @@ extension MirrorSync {
                     }
                 }
                 guard let arrival = await group.next() else { break }
-                effects = await take(arrival, &tally)
+                effects = await take(arrival, &progress)
             }
         }
         self.round = nil
-        aheads.values.forEach { $0.walk.stop() }
-        aheads = [:]
+        prefetchers.values.forEach { $0.walk.stop() }
+        prefetchers = [:]
         // A zone that is gone is not an error: the database's feed has reported it meanwhile.
-        let isComplete = outcome.zoneTroubles.values.allSatisfy { $0.kind == .zoneGone }
-        if outcome.trouble == nil, isComplete, !leavesOut(held) {
+        let isComplete = outcome.zoneFailures.values.allSatisfy { $0.kind == .zoneNotFound }
+        if outcome.syncFailure == nil, isComplete, !skipsUnfetched(backingOff) {
             do {
-                try await settleMoves(&tally)
+                try await allChangesFetched(&progress)
             } catch {
                 let error = CKError(from: error)
-                tally.errors[nil] = error
-                outcome.trouble = Self.trouble(of: error, .busy)
+                progress.errors[nil] = error
+                outcome.syncFailure = Self.syncFailure(of: error, .busy)
             }
         }
         return outcome
@@ -153,7 +157,7 @@ extension MirrorSync {
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
         await exchange(zone).enter()
         do throws(CKError) {
-            try await askAgain(beforeReading: zone)
+            try await repeatUnanswered(beforeReading: zone)
         } catch {
             return .zone(zone, since: token, sends: sends[zone, default: 0], .failure(error))
         }
@@ -162,34 +166,34 @@ extension MirrorSync {
     }
 
     private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
-        if let ahead = aheads[zone] {
+        if let ahead = prefetchers[zone] {
             // A save sent since may be newer than the prefetched pages.
             if ahead.token == token, ahead.walk.sends == sends {
                 let page = await ahead.walk.take()
                 // After a failure, the next attempt starts again.
-                if case .failure = page { aheads[zone] = nil }
+                if case .failure = page { prefetchers[zone] = nil }
                 return page
             }
             ahead.walk.stop()
-            aheads[zone] = nil
+            prefetchers[zone] = nil
         }
         do throws(CKError) {
-            return .success(try await link.zoneChanges(in: zone, since: token?.text, countsRest: token == nil))
+            return .success(try await link.zoneChanges(in: zone, since: token?.text, countsRemaining: token == nil))
         } catch {
             return .failure(error)
         }
     }
 
     /// Prefetches the following pages while this one is imported.
-    private func askAhead(_ page: MirrorPage, of zone: ZoneID) {
+    private func prefetch(_ page: MirrorPage, of zone: ZoneID) {
         guard page.records.moreComing, !isStopped else { return }
         let token = page.records.token
-        if aheads[zone] != nil {
-            aheads[zone]?.token = token
+        if prefetchers[zone] != nil {
+            prefetchers[zone]?.token = token
             return
         }
-        let walk = PagesAhead(sends: sends[zone, default: 0])
-        aheads[zone] = (token, walk)
+        let walk = PagePrefetcher(sends: sends[zone, default: 0])
+        prefetchers[zone] = (token, walk)
         inBackground { await walk.walk($0.link, $0.file.mapping, zone, from: token) }
     }
 
@@ -198,7 +202,7 @@ extension MirrorSync {
         guard case .database(.success(var page)) = arrival else { return arrival }
         var known: Set<ZoneID> = []
         if !page.moreComing, feed.listing != nil {
-            await awaitExchanges()
+            await awaitZoneLocks()
             // Includes zones of which nothing was fetched yet, because all of their records were written here.
             let zones = (try? await file.pool.read { try KnownZone.all($0) }) ?? []
             known = Set(zones.filter { $0.isThere && !$0.zone.isDefault }.map(\.zone))
@@ -214,7 +218,7 @@ extension MirrorSync {
     }
 
     /// Imports what has arrived, then advances the round.
-    private func take(_ arrival: Arrival, _ tally: inout Tally) async -> [FetchRound.Effect] {
+    private func take(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
         let arrival = await completed(arrival)
         defer {
             if case .zone(let zone, _, _, _) = arrival { exchange(zone).leave() }
@@ -227,11 +231,11 @@ extension MirrorSync {
                     for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
                 }
                 for (zone, _) in page.deleted { link.forgetKey(of: zone) }
-                tally.details += try await write(page, reasons)
+                progress.details += try await write(page, reasons)
             } catch {
                 let error = CKError(from: error)
-                tally.errors[nil] = error
-                return advance(.databaseFailed(Self.trouble(of: error, .busy)))
+                progress.errors[nil] = error
+                return advance(.databaseFailed(Self.syncFailure(of: error, .busy)))
             }
             return advance(
                 .databasePage(
@@ -242,83 +246,86 @@ extension MirrorSync {
                 )
             )
         case .database(.failure(let error)):
-            tally.errors[nil] = error
-            return advance(.databaseFailed(error.trouble))
+            progress.errors[nil] = error
+            return advance(.databaseFailed(error.syncFailure))
         case .zone(let zone, let since, let sends, .success(let page)):
             // The page was read before one of its records was found in another zone, and would bring it back here.
             guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
-            askAhead(page, of: zone)
+            prefetch(page, of: zone)
             do {
-                for part in page.parts(room: conditions.room) { try await enter(part, of: zone, since, &tally) }
-                tally.bytes += page.bytes
+                for part in page.parts(room: conditions.room) { try await enter(part, of: zone, since, &progress) }
+                progress.bytes += page.bytes
                 let arrived = page.records.changed.count
-                tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
-                if page.records.moreComing { tell(of: tally) }
-            } catch is Misfit {
-                return advance(.zoneFailed(zone, Trouble(.tokenExpired)))
+                progress.rest[zone] = page.remaining ?? progress.rest[zone].map { max(0, $0 - arrived) }
+                if page.records.moreComing { tell(of: progress) }
+            } catch is OutOfSequencePage {
+                return advance(.zoneFailed(zone, SyncFailure(.tokenExpired)))
             } catch {
                 let error = CKError(from: error)
-                tally.errors[zone] = error
-                return advance(.zoneFailed(zone, Self.trouble(of: error, .zoneBusy)))
+                progress.errors[zone] = error
+                return advance(.zoneFailed(zone, Self.syncFailure(of: error, .zoneBusy)))
             }
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
         case .zone(let zone, _, _, .failure(let error)):
-            tally.errors[zone] = error
+            progress.errors[zone] = error
             // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
-            if let loss = error.formerZone, loss != .deleted {
+            if let deletionReason = error.formerZone, deletionReason != .deleted {
                 do {
-                    tally.details += try await lose(zone, loss)
+                    progress.details += try await lose(zone, deletionReason)
                 } catch {
-                    return advance(.zoneFailed(zone, Self.trouble(of: CKError(from: error), .zoneBusy)))
+                    return advance(.zoneFailed(zone, Self.syncFailure(of: CKError(from: error), .zoneBusy)))
                 }
             }
-            return advance(.zoneFailed(zone, error.trouble))
+            return advance(.zoneFailed(zone, error.syncFailure))
         }
     }
 
-    private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ tally: inout Tally) async throws {
+    private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ progress: inout FetchProgress)
+        async throws
+    {
         var part = part
         // Runs before the page counts as read: if the new key is not available now, the page is fetched again.
         if part.hasKeys { try await unlock(zone) }
         try await makeReadable(&part.records.changed, in: zone)
         let (count, details) = try await write(part, of: zone, since: since)
-        await seeToKeys(part, in: zone, isListed: since == nil, &tally)
-        tally.records += count
-        tally.details += details
+        await handleKeys(part, in: zone, isListed: since == nil, &progress)
+        progress.records += count
+        progress.details += details
     }
 
     /// Returns how to retry after a failed import, such as one caused by a full disk or a cancelled task.
     ///
     /// The relay did not report this failure, so the page is fetched again without waiting for the next notice.
-    private static func trouble(of error: CKError, _ kind: Trouble.Kind) -> Trouble {
-        error.trouble.isRetriedAutomatically ? error.trouble : Trouble(kind)
+    private static func syncFailure(of error: CKError, _ kind: SyncFailure.Kind) -> SyncFailure {
+        error.syncFailure.isRetriedAutomatically ? error.syncFailure : SyncFailure(kind)
     }
 
     /// Reports an import's progress to the listeners; the file stores only its end.
-    private func tell(of tally: Tally) {
-        board.post(
+    private func tell(of progress: FetchProgress) {
+        broadcaster.post(
             MirrorEvent(
                 id: 0,
                 store: file.id,
                 kind: .import,
-                began: tally.began,
+                began: progress.began,
                 ended: nil,
                 succeeded: true,
                 errorCode: nil,
                 message: nil,
-                done: tally.records,
-                total: tally.rest.isEmpty ? nil : tally.records + tally.rest.values.reduce(0, +),
-                bytes: tally.bytes,
+                done: progress.records,
+                total: progress.rest.isEmpty ? nil : progress.records + progress.rest.values.reduce(0, +),
+                bytes: progress.bytes,
                 details: []
             )
         )
     }
 
     /// Reports missing keys and gives the zone's key to the users with whom it is shared.
-    private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, isListed: Bool, _ tally: inout Tally) async {
+    private func handleKeys(_ page: MirrorPage, in zone: ZoneID, isListed: Bool, _ progress: inout FetchProgress) async
+    {
         if page.records.changed.contains(where: \.isLocked) {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
-            if !tally.details.contains(missing) { tally.details.append(missing) }
+            if !progress.details.contains(missing) { progress.details.append(missing) }
         }
         guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
         var reader = RecordReader(scope: .private, caller: caller)
@@ -331,12 +338,12 @@ extension MirrorSync {
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {
         // A zone that is gone is not a failure: the database's feed has reported it.
-        let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
+        let failed = outcome.zoneFailures.filter { $0.value.kind != .zoneNotFound }
         let unexplained = CKError(
             .internalError,
             "The relay's change feed makes no progress. Retry later, and see the relay's log."
         )
-        if outcome.trouble != nil {
+        if outcome.syncFailure != nil {
             return errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? unexplained
         }
         return failed.isEmpty ? nil : failed.keys.compactMap { errors[$0] }.first ?? unexplained
@@ -346,7 +353,7 @@ extension MirrorSync {
 /// Importing pages, each in one transaction with its change token.
 extension MirrorSync {
     /// The page does not follow the store's state of its zone.
-    struct Misfit: Error {}
+    struct OutOfSequencePage: Error {}
 
     /// Imports the zones of a page of the database's feed and its token in one transaction.
     func write(
@@ -358,9 +365,9 @@ extension MirrorSync {
         let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
         var ending: [ZoneID] = []
         var lost: [(ZoneID, DatabasePage.Loss)] = []
-        for (zone, loss) in page.deleted {
-            guard waits, loss == .deleted, zone != file.homeZone else {
-                lost.append((zone, loss))
+        for (zone, deletionReason) in page.deleted {
+            guard waits, deletionReason == .deleted, zone != file.homeZone else {
+                lost.append((zone, deletionReason))
                 continue
             }
             ending.append(zone)
@@ -382,11 +389,11 @@ extension MirrorSync {
                 )
             }
             for zone in ending { try KnownZone.end(db, zone) }
-            for (zone, loss) in lost {
+            for (zone, deletionReason) in lost {
                 guard let known = try KnownZone.find(db, zone) else { continue }
                 if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
+                    try Importer(db, file, transaction: transaction, now: now).lose(known, deletionReason)
                 }
             }
             try State.set(db, .databaseToken, page.token.text)
@@ -396,14 +403,14 @@ extension MirrorSync {
     }
 
     /// Handles a zone that was deleted and created again: the store's objects belong to the old one.
-    func lose(_ zone: ZoneID, _ loss: ZoneLoss) async throws -> [MirrorEvent.Detail] {
+    func lose(_ zone: ZoneID, _ deletionReason: ZoneDeletionReason) async throws -> [MirrorEvent.Detail] {
         let (file, now) = (file, conditions.wallClock())
         var kept: [MirrorEvent.Detail] = []
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         return try await file.pool.write { [kept] db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return kept }
             let details = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
+                try Importer(db, file, transaction: transaction, now: now).lose(known, deletionReason)
             }
             try db.execute(
                 sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
@@ -414,7 +421,7 @@ extension MirrorSync {
     }
 
     /// The result of importing a page.
-    private struct Written: Sendable {
+    private struct ImportResult: Sendable {
         var count = 0
         var details: [MirrorEvent.Detail] = []
         /// Zones whose records have appeared in this one.
@@ -431,10 +438,10 @@ extension MirrorSync {
     ) async throws -> (Int, [MirrorEvent.Detail]) {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         try crash(.beforeImport)
-        let written = try await file.pool.write { db -> Written in
+        let written = try await file.pool.write { db -> ImportResult in
             var known = try KnownZone.make(db, zone)
-            if let since, known.token != since.text { throw Misfit() }
-            var written = Written()
+            if let since, known.token != since.text { throw OutOfSequencePage() }
+            var written = ImportResult()
             let page = found.records
             if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
                 let isFirst = since == nil && found.isFirstPart
@@ -474,13 +481,13 @@ extension MirrorSync {
         _ file: StoreFile,
         _ now: Date,
         _ crash: (CrashPoint) throws -> Void
-    ) throws -> Written {
+    ) throws -> ImportResult {
         let (page, zone) = (found.records, known.zone)
-        return try StoreFile.importing(db, author: Importer.author, at: now) { transaction -> Written in
-            var written = Written()
+        return try StoreFile.importing(db, author: Importer.author, at: now) { transaction -> ImportResult in
+            var written = ImportResult()
             if isFirst { try known.beginSweep(db, transaction) }
             let importer = try Importer(db, file, transaction: transaction, now: now)
-            try importer.take(page.changed, found.readied, zone: known)
+            try importer.take(page.changed, found.prepared, zone: known)
             // A deletion elsewhere may have freed space.
             if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
             for item in page.deleted {
@@ -488,8 +495,8 @@ extension MirrorSync {
                 try importer.remove(
                     name,
                     zone: known,
-                    movedTo: found.goals[name],
-                    isOutOfSight: found.outOfSight.contains(name)
+                    movedTo: found.moveTargets[name],
+                    isInvisible: found.invisible.contains(name)
                 )
             }
             if known.sweep != 0, !page.moreComing {
@@ -526,18 +533,18 @@ extension MirrorSync {
     }
 
     /// Called after all changes were fetched.
-    func settleMoves(_ tally: inout Tally) async throws {
-        if awaitsRecords { try await lookForAwaited(&tally) }
-        if !endings.isEmpty { try await endZones(&tally) }
-        try await settleDepartures(&tally)
-        if link.isPrivate { try await lookForStragglers() }
+    func allChangesFetched(_ progress: inout FetchProgress) async throws {
+        if awaitsRecords { try await lookForAwaited(&progress) }
+        if !endings.isEmpty { try await endZones(&progress) }
+        try await removeInvisibleObjects(&progress)
+        if link.isPrivate { try await findUnsharedLinkedObjects() }
     }
 
     // MARK: Expected records
 
     /// Fetches expected records by name that their new zone's feed did not contain, because it was read before the old
     /// zone's.
-    private func lookForAwaited(_ tally: inout Tally) async throws {
+    private func lookForAwaited(_ progress: inout FetchProgress) async throws {
         let awaited = try await file.pool.read { db -> [ZoneID: [String]] in
             var found: [ZoneID: [String]] = [:]
             let sql = "SELECT zone, name FROM mirror_record WHERE tag = ? ORDER BY id"
@@ -548,19 +555,19 @@ extension MirrorSync {
             return found
         }
         for (zone, names) in awaited {
-            let turnstile = exchange(zone)
-            await turnstile.enter()
-            defer { turnstile.leave() }
+            let lock = exchange(zone)
+            await lock.enter()
+            defer { lock.leave() }
             for start in stride(from: 0, to: names.count, by: BatchLimits.maxOperations) {
                 let part = Array(names[start..<min(start + BatchLimits.maxOperations, names.count)])
                 let found = try await records(part, in: zone)
                 for range in found.parts(room: conditions.room) {
                     var some = Array(found[range])
                     try await makeReadable(&some, in: zone)
-                    tally.records += try await settle(some.map(\.id.recordName), some, in: zone)
+                    progress.records += try await applyLookup(some.map(\.id.recordName), some, in: zone)
                 }
                 let there = Set(found.map(\.id.recordName))
-                tally.records += try await settle(part.filter { !there.contains($0) }, [], in: zone)
+                progress.records += try await applyLookup(part.filter { !there.contains($0) }, [], in: zone)
             }
         }
         try await file.pool.write { try State.set($0, .awaitsRecords, nil) }
@@ -579,7 +586,7 @@ extension MirrorSync {
         }
     }
 
-    private func settle(_ names: [String], _ found: [Record], in zone: ZoneID) async throws -> Int {
+    private func applyLookup(_ names: [String], _ found: [Record], in zone: ZoneID) async throws -> Int {
         let (file, now) = (file, conditions.wallClock())
         return try await file.pool.write { db -> Int in
             guard let home = try KnownZone.find(db, zone) else { return 0 }
@@ -597,11 +604,11 @@ extension MirrorSync {
     // MARK: Ended zones
 
     /// Removes the objects that are still in an ended zone.
-    private func endZones(_ tally: inout Tally) async throws {
+    private func endZones(_ progress: inout FetchProgress) async throws {
         let (file, now, reasons) = (file, conditions.wallClock(), endings)
         let zones = try await file.pool.read { try KnownZone.all($0).filter(\.isEnding) }
-        for zone in zones where file.scope == .shared { tally.details += try keepCopy(of: zone) }
-        tally.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
+        for zone in zones where file.scope == .shared { progress.details += try keepCopy(of: zone) }
+        progress.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
             var details: [MirrorEvent.Detail] = []
             for zone in zones {
                 if file.scope == .shared {
@@ -613,7 +620,7 @@ extension MirrorSync {
                 }
             }
             // Changes that waited to know their zone can be sent now.
-            try OutboxRow.releaseWaiting(db)
+            try OutboxRow.unblockWaiting(db)
             return details
         }
         endings = [:]

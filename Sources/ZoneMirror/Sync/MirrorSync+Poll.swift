@@ -5,7 +5,7 @@ import SyncCore
 import ZoneKit
 
 /// The progress of the polls of a public database, as stored.
-enum PollMarks {
+enum PollProgress {
     private struct Seen: Codable {
         var name: String
         var tag: String
@@ -44,9 +44,9 @@ enum PollMarks {
     }
 }
 
-extension PollMarks {
+extension PollProgress {
     /// Forgets the polls' progress if the extents have changed, because the store may now lack records of them.
-    static func follow(_ db: Database, _ extents: [String: WireExtent]) throws {
+    static func resetIfExtentsChanged(_ db: Database, _ extents: [String: WireExtent]) throws {
         let wanted =
             extents.isEmpty
             ? nil : extents.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: "\n")
@@ -64,7 +64,7 @@ extension PollMarks {
 extension PublicPoll {
     /// Returns the same poll with the progress of the last run.
     func restored(with marks: [String: Mark]) -> PublicPoll {
-        PublicPoll(types: followedTypes, settings: followedSettings, marks: marks)
+        PublicPoll(types: polledTypes, settings: currentSettings, marks: marks)
     }
 }
 
@@ -74,60 +74,60 @@ extension MirrorSync {
     /// A type that the relay does not know, or for which it lacks an index, is skipped with an event.
     func pollNow() async throws {
         try await checkAccount()
-        await lookAtRights()
-        try await withFetchLane {
+        await refreshRights()
+        try await withFetchLock {
             var failure: CKError?
             // A poll under way may have been requested before the changes that this one is to find.
-            await noPollUnderWay()
-            let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
+            await waitForScheduledPolls()
+            let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &random)
             for case .query(let type, let since) in effects {
                 do throws(CKError) {
-                    try await walkPages(type, since)
+                    try await pollPages(type, since)
                 } catch {
                     failure = failure ?? error
                 }
             }
-            lastTrouble = failure
+            lastError = failure
             if failure == nil, unpolled.isEmpty { await noteFirstPoll() }
             if let failure { throw failure }
         }
     }
 
-    func noPollUnderWay() async {
-        while walking > 0 { await withCheckedContinuation { walkWaiters.append($0) } }
+    func waitForScheduledPolls() async {
+        while typesBeingPolled > 0 { await withCheckedContinuation { pollWaiters.append($0) } }
     }
 
     /// Polls one type on schedule.
     func walk(_ type: String, _ since: Timestamp?) async {
-        defer { walkEnds() }
+        defer { typePollEnded() }
         do throws(CKError) {
             try await checkAccount()
         } catch {
-            lastTrouble = error
+            lastError = error
             hasPollFailed = true
-            let trouble = error.isOfStorage ? Trouble(.busy) : error.trouble
-            return perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))
+            let syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
+            return perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
         }
-        await lookAtRights()
+        await refreshRights()
         do throws(CKError) {
-            try await walkPages(type, since)
-            await settleDuplicates()
+            try await pollPages(type, since)
+            await removeConfirmedDuplicates()
         } catch {
-            lastTrouble = error
+            lastError = error
         }
     }
 
-    private func walkEnds() {
-        walking -= 1
-        guard walking == 0 else { return }
-        walkWaiters.forEach { $0.resume() }
-        walkWaiters = []
+    private func typePollEnded() {
+        typesBeingPolled -= 1
+        guard typesBeingPolled == 0 else { return }
+        pollWaiters.forEach { $0.resume() }
+        pollWaiters = []
     }
 
     /// Notes the end of a scheduled poll of all types; a manual poll notes its own.
-    func pollHasEnded() {
+    func scheduledPollCompleted() {
         defer { hasPollFailed = false }
-        guard walking > 0, !hasPollFailed, unpolled.isEmpty else { return }
+        guard typesBeingPolled > 0, !hasPollFailed, unpolled.isEmpty else { return }
         inBackground { await $0.noteFirstPoll() }
     }
 
@@ -137,16 +137,16 @@ extension MirrorSync {
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
         }
-        await settleDuplicates()
+        await removeConfirmedDuplicates()
     }
 
-    private func settleDuplicates() async {
+    private func removeConfirmedDuplicates() async {
         let file = file
-        try? await file.pool.write { try Duplicates.removeSettled($0, file) }
+        try? await file.pool.write { try Duplicates.removeConfirmed($0, file) }
         await outboxChanged()
     }
 
-    private func walkPages(_ type: String, _ since: Timestamp?) async throws(CKError) {
+    private func pollPages(_ type: String, _ since: Timestamp?) async throws(CKError) {
         let began = conditions.wallClock()
         var marker: String?
         var count = 0
@@ -166,12 +166,12 @@ extension MirrorSync {
         _ since: Timestamp?,
         after marker: String?
     ) async throws(CKError) -> (count: Int, marker: String?)? {
-        let turnstile = exchange(ZoneID(ZoneID.defaultName))
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(ZoneID(ZoneID.defaultName))
+        await lock.enter()
+        defer { lock.leave() }
         let page: (records: [Record], marker: String?)
         do throws(CKError) {
-            try await askAgain(beforeReading: ZoneID(ZoneID.defaultName))
+            try await repeatUnanswered(beforeReading: ZoneID(ZoneID.defaultName))
             page = try await link.query(type, since: since, marker: marker, extent: extents[type])
         } catch {
             if await skips(type, error) { return nil }
@@ -186,11 +186,11 @@ extension MirrorSync {
             if page.marker != nil { try Task.checkCancellation() }
             return (count, page.marker)
         } catch {
-            poll.takeBack(type, to: before)
+            poll.restore(type, to: before)
             let error = CKError(from: error)
             // This failure did not come from the relay, so the poll is retried as after any temporary error.
-            let trouble = error.trouble.isRetriedAutomatically ? error.trouble : Trouble(.busy)
-            await pollFailed(type, error, trouble)
+            let syncFailure = error.syncFailure.isRetriedAutomatically ? error.syncFailure : SyncFailure(.busy)
+            await pollFailed(type, error, syncFailure)
             throw error
         }
     }
@@ -207,7 +207,7 @@ extension MirrorSync {
         }
         if !isUnknown { unpolled.insert(type) }
         let end = PublicPoll.Event.page(type: type, [], moreComing: false)
-        perform(poll.handle(end, at: conditions.time.now(), using: &chance))
+        perform(poll.handle(end, at: conditions.time.now(), using: &random))
         return true
     }
 
@@ -221,26 +221,26 @@ extension MirrorSync {
         return Query.SystemField(anyName: name) == .modified ? "modificationDate" : name
     }
 
-    private func pollFailed(_ type: String, _ error: CKError, _ trouble: Trouble? = nil) async {
+    private func pollFailed(_ type: String, _ error: CKError, _ syncFailure: SyncFailure? = nil) async {
         hasPollFailed = true
         await note(.poll, error: error)
-        let trouble = trouble ?? error.trouble
-        perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))
-        tell(.met(trouble))
-        await keepHold()
+        let syncFailure = syncFailure ?? error.syncFailure
+        perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
+        tell(.operationFailed(syncFailure))
+        await storeRetryDelay()
     }
 
     /// Imports what is new in a page together with the poll's progress; only then the type may be complete.
     private func take(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
-        let sightings = records.map { record in
-            PublicPoll.Sighting(
+        let listed = records.map { record in
+            PublicPoll.ListedRecord(
                 recordName: record.id.recordName,
                 changeTag: record.changeTag ?? "",
                 modified: record.modified?.at ?? Timestamp(milliseconds: 0)
             )
         }
         let now = conditions.time.now()
-        let effects = poll.handle(.page(type: type, sightings, moreComing: true), at: now, using: &chance)
+        let effects = poll.handle(.page(type: type, listed, moreComing: true), at: now, using: &random)
         var count = 0
         for case .apply(_, let positions) in effects {
             let news = positions.map { records[$0] }
@@ -252,7 +252,7 @@ extension MirrorSync {
         }
         if isLast {
             let end = PublicPoll.Event.page(type: type, [], moreComing: false)
-            perform(poll.handle(end, at: conditions.time.now(), using: &chance))
+            perform(poll.handle(end, at: conditions.time.now(), using: &random))
         }
         return count
     }
@@ -267,7 +267,7 @@ extension MirrorSync {
                 for record in records { try importer.take(record, zone: zone) }
                 return importer.count
             }
-            if let mark { try PollMarks.store(db, type, mark) }
+            if let mark { try PollProgress.store(db, type, mark) }
             try crash(.insideImport)
             return count
         }

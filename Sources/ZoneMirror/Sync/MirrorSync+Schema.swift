@@ -10,20 +10,20 @@ public import ZoneKit
 /// See Sync.md, "Refused writes".
 extension MirrorSync {
     /// Schedules a check of the relay's schema for changes that were refused because of it.
-    func watchSchema() {
-        guard schemaWatch == nil, conditions.isAutomatic, !isStopped, conditions.time.surroundings == nil else {
+    func scheduleSchemaCheck() {
+        guard schemaCheckTask == nil, conditions.isAutomatic, !isStopped, conditions.time.testEnvironment == nil else {
             return
         }
         let time = conditions.time
-        schemaWatch = time.start { [weak self] in
+        schemaCheckTask = time.start { [weak self] in
             guard (try? await time.sleep(time.now() + Self.schemaInterval)) != nil else { return }
-            await self?.schemaWatchRang()
+            await self?.schemaCheckDue()
         }
     }
 
-    private func schemaWatchRang() async {
-        schemaWatch = nil
-        await lookAtSchema()
+    private func schemaCheckDue() async {
+        schemaCheckTask = nil
+        await checkSchema()
     }
 
     /// The interval between schema checks, as long as there are such changes.
@@ -32,7 +32,7 @@ extension MirrorSync {
     /// Retries refused changes if the schema has changed since the last check.
     ///
     /// Makes no request if nothing was refused for a reason that a schema change can fix.
-    func lookAtSchema() async {
+    func checkSchema() async {
         guard await hasSchemaRefusals(), let version = try? await link.schemaVersion() else { return }
         let file = file
         let count = try? await file.pool.write { db -> Int in
@@ -43,7 +43,7 @@ extension MirrorSync {
                 sql: RefusedRow.select + " WHERE code = ? AND schema <> ? AND account IS NULL ORDER BY id",
                 arguments: [CKError.Code.invalidArguments.rawValue, version]
             )
-            let applied = try rows.map { RefusedRow($0) }.filter { try $0.apply(db, file, byItself: true) }
+            let applied = try rows.map { RefusedRow($0) }.filter { try $0.apply(db, file, automatically: true) }
             for row in applied {
                 try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [row.id])
             }
@@ -55,7 +55,7 @@ extension MirrorSync {
             return applied.count
         }
         if let count, count > 0 { await outboxChanged() }
-        watchSchema()
+        scheduleSchemaCheck()
     }
 
     private func hasSchemaRefusals() async -> Bool {
@@ -119,15 +119,15 @@ extension MirrorSync {
     private static let rightsInterval: TimeInterval = 300
 
     /// Fetches the permissions of the user's roles at the first poll of a user, and from time to time afterwards.
-    func lookAtRights() async {
+    func refreshRights() async {
         guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
         let now = conditions.wallClock()
-        if let last = rightsSeen, last.generation == generation,
+        if let last = lastRightsFetch, last.generation == generation,
             abs(now.timeIntervalSince(last.at)) < Self.rightsInterval
         {
             return
         }
-        rightsSeen = (generation, now)
+        lastRightsFetch = (generation, now)
         guard let rights = try? await link.database.limits().rights else { return }
         let types = file.mapping.recordTypes
         let known = try? await file.pool.read { db in

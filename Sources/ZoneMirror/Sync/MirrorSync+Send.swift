@@ -12,73 +12,73 @@ extension MirrorSync {
     /// Checks run one at a time: an older result reported after a newer one would leave a change unsent until the next
     /// commit.
     func outboxChanged() async {
-        await outboxLook.enter()
-        defer { outboxLook.leave() }
+        await outboxCheckLock.enter()
+        defer { outboxCheckLock.leave() }
         let file = file
-        if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { lookAgainLater() }
-        let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
+        if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { scheduleRetryOfWaiting() }
+        let status = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
             let isUnsent = try State.text(db, .hasUnsent) != nil
-            let count = try OutboxRow.count(db, free: true) + (isUnsent ? 1 : 0)
+            let count = try OutboxRow.count(db, sendableOnly: true) + (isUnsent ? 1 : 0)
             guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
             // Deletions are sent, wherever they are in the outbox.
             if try OutboxRow.hasDeletion(db) { return (count, true, true) }
             let exporter = try Exporter(db, file)
-            let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
+            let first = try OutboxRow.next(db, after: -1, limit: Self.quotaScanLimit)
             return (count, true, try first.contains { try exporter.makesRoom($0) })
         }
-        let count = look?.count ?? 0
-        tell(.outboxChanged(isEmpty: look?.mayGo != true))
-        if look?.isFull == true, count > 0 { lookForSpaceLater() }
+        let count = status?.count ?? 0
+        tell(.outboxChanged(isEmpty: status?.mayGo != true))
+        if status?.isFull == true, count > 0 { scheduleQuotaRetry() }
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
         hasWarned = isLarge
     }
 
     /// While the quota is exceeded, the number of changes checked for one that needs no space.
-    private static let lookedAt = 1_000
+    private static let quotaScanLimit = 1_000
 
     /// Schedules a later retry of changes that found no space; another device may free some.
-    func lookForSpaceLater() {
-        guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
+    func scheduleQuotaRetry() {
+        guard quotaRetryTask == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
-        spaceWatch = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
-            await self?.lookForSpace()
+        quotaRetryTask = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.retryInterval)) != nil else { return }
+            await self?.retryAfterQuotaExceeded()
         }
     }
 
-    private func lookForSpace() async {
-        spaceWatch = nil
+    private func retryAfterQuotaExceeded() async {
+        quotaRetryTask = nil
         try? await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
-            try OutboxRow.releaseZoneless(db)
+            try OutboxRow.unblockWithoutZone(db)
         }
         await outboxChanged()
     }
 
     /// Schedules a later retry of changes that wait for something, even if nothing reports its arrival.
-    private func lookAgainLater() {
-        guard waitWatch == nil, conditions.isAutomatic, !isStopped else { return }
+    private func scheduleRetryOfWaiting() {
+        guard waitingRetryTask == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
-        waitWatch = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
-            await self?.lookAgain()
+        waitingRetryTask = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.retryInterval)) != nil else { return }
+            await self?.retryWaiting()
         }
     }
 
-    private func lookAgain() async {
-        waitWatch = nil
-        try? await file.pool.write { try OutboxRow.releaseWaiting($0) }
+    private func retryWaiting() async {
+        waitingRetryTask = nil
+        try? await file.pool.write { try OutboxRow.unblockWaiting($0) }
         await outboxChanged()
     }
 
     /// The interval between retries of changes that found no space or that wait for something.
-    private static let spaceInterval = Duration.seconds(900)
+    private static let retryInterval = Duration.seconds(900)
 }
 
 extension MirrorSync {
     /// The result of one round of sending.
-    struct SendTally {
+    struct SendProgress {
         /// Writes in the name of the user whose changes were read.
         let link: MirrorLink
         var began: Date
@@ -86,33 +86,33 @@ extension MirrorSync {
         /// The error that ended the round.
         var error: CKError?
         /// Busy zones, to which nothing more is sent in this round.
-        var heldZones: Set<ZoneID> = []
+        var busyZones: Set<ZoneID> = []
         /// The error of the first busy zone.
         var busy: CKError?
         var sent = 0
         var bytes = 0
-        var refused: [Settlement.Refusal] = []
+        var refused: [SendResultWriter.Refusal] = []
         /// The error of a change that found no space.
-        var noSpace: CKError?
+        var quotaError: CKError?
         var changedZones: Set<ZoneID> = []
         /// Whether something must be sent again in this round.
-        var goesOn = false
+        var needsAnotherPass = false
         /// Whether changes must be fetched before anything is sent again.
-        var looksFirst = false
+        var needsFetch = false
         /// Whether the database's feed must be read for lost zones.
-        var looksAtZones = false
+        var needsDatabaseFetch = false
         var details: [MirrorEvent.Detail] = []
         /// New objects whose share is unknown.
-        var homeless: [String] = []
+        var objectsWithoutShare: [String] = []
         /// Changes that failed when sent alone, by a failure of the relay or the network, since the relay last
         /// answered any request.
-        var suspects: [(item: Outgoing, error: CKError)] = []
+        var unansweredChanges: [(item: Outgoing, error: CKError)] = []
 
         /// Records a temporary error: a busy zone does not block the others; any other error ends the round.
         mutating func retryLater(_ error: CKError, in zone: ZoneID) {
-            guard error.trouble.kind == .zoneBusy else { return self.error = self.error ?? error }
-            heldZones.insert(zone)
-            outcome.zoneTroubles[zone] = error.trouble
+            guard error.syncFailure.kind == .zoneBusy else { return self.error = self.error ?? error }
+            busyZones.insert(zone)
+            outcome.zoneFailures[zone] = error.syncFailure
             busy = busy ?? error
         }
     }
@@ -121,14 +121,14 @@ extension MirrorSync {
     /// continues.
     private static let maxMoves = 6
 
-    func sendOnSchedule(held: Set<ZoneID>) async {
+    func sendOnSchedule(backingOff: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
-            lastTrouble = error
-            return tell(.sendFinished(.init(trouble: error.trouble)))
+            lastError = error
+            return tell(.sendFinished(.init(syncFailure: error.syncFailure)))
         }
-        _ = try? await send(held: held)
+        _ = try? await send(backingOff: backingOff)
     }
 
     /// Sends all unsent changes.
@@ -140,110 +140,113 @@ extension MirrorSync {
         try await checkAccount()
         // A caller's request also retries changes that wait for a zone or for something that may have arrived.
         _ = try? await file.pool.write { db in
-            try OutboxRow.releaseZoneless(db)
-            try OutboxRow.releaseWaiting(db)
+            try OutboxRow.unblockWithoutZone(db)
+            try OutboxRow.unblockWaiting(db)
         }
         let names = objects.map { Set($0.map(\.name.text)) }
-        let refused = try await send(held: [])
+        let refused = try await send(backingOff: [])
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
         let waiting = try await file.pool.read { try OutboxRow.waiting($0) }
         if let first = waiting.first(where: { names?.contains($0.oid) ?? true }) { throw first.reasonToWait }
     }
 
-    /// Sends changes except to the zones in `held`.
+    /// Sends changes except to the zones in `backingOff`.
     ///
     /// Returns the refusals.
-    private func send(held: Set<ZoneID>) async throws -> [Settlement.Refusal] {
-        try await withSendLane {
+    private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
+        try await withSendLock {
             tell(.sendBegan)
-            var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
-            tally.heldZones = held
+            var progress = SendProgress(link: isPublic ? link.forCurrentTask() : link, began: conditions.wallClock())
+            progress.busyZones = backingOff
             for _ in 0..<Self.maxMoves {
-                guard await moveAndSend(&tally), tally.error == nil else { break }
+                guard await moveAndSend(&progress), progress.error == nil else { break }
             }
             // Nothing has shown that the failure was not in the network.
-            tally.error = tally.error ?? tally.suspects.first?.error ?? tally.noSpace
-            await finish(&tally)
-            if let error = tally.error ?? tally.busy { throw error }
-            return tally.refused
+            progress.error = progress.error ?? progress.unansweredChanges.first?.error ?? progress.quotaError
+            await finish(&progress)
+            if let error = progress.error ?? progress.busy { throw error }
+            return progress.refused
         }
     }
 
     /// Moves and sends; returns `true` if a record was found that must move before its zone can be removed.
-    private func moveAndSend(_ tally: inout SendTally) async -> Bool {
+    private func moveAndSend(_ progress: inout SendProgress) async -> Bool {
         do {
-            try await askAgain(&tally)
-            if link.isPrivate { try await joinStragglers() }
-            if tally.error == nil { try await moveOnRelay() }
+            try await repeatUnanswered(&progress)
+            if link.isPrivate { try await shareUnsharedLinkedObjects() }
+            if progress.error == nil { try await moveOnRelay() }
         } catch {
-            tally.error = CKError(from: error)
+            progress.error = CKError(from: error)
         }
         // Conflicts are merged and sent again immediately, a limited number of times for each change.
-        for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
-            tally.goesOn = false
-            tally.suspects = []
-            await sendAll(&tally)
-            await lookFirst(&tally)
-            guard tally.goesOn else { break }
+        for _ in 0...SendDecision.maxConflicts + 2 where progress.error == nil {
+            progress.needsAnotherPass = false
+            progress.unansweredChanges = []
+            await sendAll(&progress)
+            await fetchFirst(&progress)
+            guard progress.needsAnotherPass else { break }
         }
-        guard tally.error == nil else { return false }
+        guard progress.error == nil else { return false }
         do {
-            try await sendUnknown(&tally)
+            try await sendUnknown(&progress)
             return try await !finishMoves()
         } catch {
-            tally.error = CKError(from: error)
+            progress.error = CKError(from: error)
             return false
         }
     }
 
     /// Fetches changes if a record was not found in its zone, because it may have moved.
-    private func lookFirst(_ tally: inout SendTally) async {
-        guard tally.looksFirst, tally.error == nil else { return }
-        tally.looksFirst = false
-        tally.goesOn = true
+    private func fetchFirst(_ progress: inout SendProgress) async {
+        guard progress.needsFetch, progress.error == nil else { return }
+        progress.needsFetch = false
+        progress.needsAnotherPass = true
         do {
-            try await fetch(asksDatabase: true, held: [], prioritized: [])
+            try await fetch(asksDatabase: true, backingOff: [], prioritized: [])
         } catch {
-            tally.error = CKError(from: error)
+            progress.error = CKError(from: error)
         }
     }
 
-    private func finish(_ tally: inout SendTally) async {
-        let failure = tally.error ?? tally.busy
-        let homeless = Set(tally.homeless)
-        if !homeless.isSubset(of: self.homeless) { tally.details.append(.shareMissing(homeless.sorted())) }
-        self.homeless.formUnion(homeless)
-        await note(sent: tally, failure)
-        let hasSent = tally.sent > 0
-        lastTrouble = failure
+    private func finish(_ progress: inout SendProgress) async {
+        let failure = progress.error ?? progress.busy
+        let objectsWithoutShare = Set(progress.objectsWithoutShare)
+        if !objectsWithoutShare.isSubset(of: self.objectsWithoutShare) {
+            progress.details.append(.shareMissing(objectsWithoutShare.sorted()))
+        }
+        self.objectsWithoutShare.formUnion(objectsWithoutShare)
+        await note(sent: progress, failure)
+        let hasSent = progress.sent > 0
+        lastError = failure
         let now = conditions.wallClock().timeIntervalSince1970
-        let isDone = tally.error == nil && tally.heldZones.isEmpty
+        let isDone = progress.error == nil && progress.busyZones.isEmpty
         try? await file.pool.write { db in
             if isDone {
                 try State.set(db, .lastExport, now)
                 try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
             // Waiting changes may be sent now that something was saved.
-            if hasSent { try OutboxRow.releaseWaiting(db) }
+            if hasSent { try OutboxRow.unblockWaiting(db) }
         }
-        tally.outcome.madeProgress = hasSent
-        tally.outcome.hadRefusals = !tally.refused.isEmpty
-        tally.outcome.trouble = tally.error?.trouble
-        tally.outcome.leavesHeldOnly = tally.error == nil && !tally.heldZones.isEmpty && tally.refused.isEmpty
+        progress.outcome.madeProgress = hasSent
+        progress.outcome.hadRejections = !progress.refused.isEmpty
+        progress.outcome.syncFailure = progress.error?.syncFailure
+        progress.outcome.onlyZonesBackingOffRemain =
+            progress.error == nil && !progress.busyZones.isEmpty && progress.refused.isEmpty
         await outboxChanged()
-        tell(.sendFinished(tally.outcome))
-        await keepHold()
-        if tally.looksAtZones { tell(.noticed(nil)) }
-        if !tally.refused.isEmpty { await lookAtSchema() }
-        await tellOthers(tally.changedZones)
+        tell(.sendFinished(progress.outcome))
+        await storeRetryDelay()
+        if progress.needsDatabaseFetch { tell(.noticed(nil)) }
+        if !progress.refused.isEmpty { await checkSchema() }
+        await notifyOtherListeners(progress.changedZones)
     }
 
     /// Sends the outbox once, from its beginning to its end.
-    private func sendAll(_ tally: inout SendTally) async {
+    private func sendAll(_ progress: inout SendProgress) async {
         var place: Int64 = -1
-        while tally.error == nil, !isStopped {
+        while progress.error == nil, !isStopped {
             guard !Task.isCancelled else {
-                tally.error = CKError(.operationCancelled)
+                progress.error = CKError(.operationCancelled)
                 return
             }
             let file = file
@@ -260,56 +263,56 @@ extension MirrorSync {
                     return try Exporter(db, file).batch(after: from, limit: limit, room: room, isFull: isFull)
                 }
                 place = batch.upTo
-                tally.homeless += batch.homeless
+                progress.objectsWithoutShare += batch.objectsWithoutShare
                 if batch.hasMoves {
                     try await moveOnRelay()
                     continue
                 }
-                if !batch.items.isEmpty { try await send(batch.items, &tally) }
+                if !batch.items.isEmpty { try await send(batch.items, &progress) }
                 if batch.isLast { return }
             } catch {
-                tally.error = CKError(from: error)
+                progress.error = CKError(from: error)
             }
         }
     }
 
     /// Sends one batch: a request for each zone, or several if the limits require it.
-    private func send(_ items: [Outgoing], _ tally: inout SendTally) async throws {
+    private func send(_ items: [Outgoing], _ progress: inout SendProgress) async throws {
         try conditions.crashPoint(.beforeSend)
         var seen: Set<ZoneID> = []
-        for zone in items.map(\.zone) where tally.error == nil && seen.insert(zone).inserted {
-            guard !tally.heldZones.contains(zone) else { continue }
+        for zone in items.map(\.zone) where progress.error == nil && seen.insert(zone).inserted {
+            guard !progress.busyZones.contains(zone) else { continue }
             let ours = items.filter { $0.zone == zone }
-            guard try await makeZone(zone, for: ours, &tally) else { continue }
-            var waiting = limits.cut(ours.parentsFirst(), size: \.size)[...]
-            while let request = waiting.popFirst(), tally.error == nil, !tally.heldZones.contains(zone) {
-                let rest = try await exchange(request, in: zone, &tally)
+            guard try await createZone(zone, for: ours, &progress) else { continue }
+            var waiting = limits.split(ours.parentsFirst(), size: \.size)[...]
+            while let request = waiting.popFirst(), progress.error == nil, !progress.busyZones.contains(zone) {
+                let rest = try await exchange(request, in: zone, &progress)
                 guard !rest.isEmpty else { continue }
-                waiting = limits.cut(rest + waiting.joined(), size: \.size)[...]
+                waiting = limits.split(rest + waiting.joined(), size: \.size)[...]
             }
         }
     }
 
     /// Creates a zone of this user before its first record is sent.
     ///
-    /// Returns `false` if the zone cannot be created now. The changes for the zone are settled then, and others
+    /// Returns `false` if the zone cannot be created now. The changes for the zone are marked as failed then, and others
     /// continue.
-    func makeZone(_ zone: ZoneID, for items: [Outgoing], _ tally: inout SendTally) async throws -> Bool {
+    func createZone(_ zone: ZoneID, for items: [Outgoing], _ progress: inout SendProgress) async throws -> Bool {
         guard link.isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return true }
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         do throws(CKError) {
-            try await tally.link.make([zone])
+            try await progress.link.make([zone])
         } catch {
-            if error.trouble.isRetriedAutomatically || error.isOfWay {
-                tally.retryLater(error, in: zone)
+            if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
+                progress.retryLater(error, in: zone)
             } else if error.code == .quotaExceeded {
-                try await hold(items, error, &tally)
+                try await block(items, error, &progress)
             } else {
-                _ = try await settle(items, items.map { _ in .failed(error, nil) }, zone, &tally)
+                _ = try await applyResults(items, items.map { _ in .failed(error, nil) }, zone, &progress)
             }
             return false
         }
@@ -323,62 +326,64 @@ extension MirrorSync {
 
     /// Holds changes for a zone that cannot be created because the user has too many zones, which does not affect the
     /// quota.
-    private func hold(_ items: [Outgoing], _ error: CKError, _ tally: inout SendTally) async throws {
+    private func block(_ items: [Outgoing], _ error: CKError, _ progress: inout SendProgress) async throws {
         let file = file
         try await file.pool.write { db in
             let exporter = try Exporter(db, file)
-            for item in items { try exporter.hold(item.oid, error.errorDescription ?? "", as: "noZone") }
+            for item in items { try exporter.block(item.oid, error.errorDescription ?? "", as: "noZone") }
         }
-        tally.noSpace = tally.noSpace ?? error
-        lookForSpaceLater()
+        progress.quotaError = progress.quotaError ?? error
+        scheduleQuotaRetry()
     }
 
     /// Sends one request and applies its result; returns the items to send again immediately.
-    private func exchange(_ request: [Outgoing], in zone: ZoneID, _ tally: inout SendTally) async throws -> [Outgoing] {
-        let turnstile = exchange(zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+    private func exchange(_ request: [Outgoing], in zone: ZoneID, _ progress: inout SendProgress) async throws
+        -> [Outgoing]
+    {
+        let lock = exchange(zone)
+        await lock.enter()
+        defer { lock.leave() }
         inFlight.formUnion(request.map(\.oid))
         defer { inFlight.subtract(request.map(\.oid)) }
-        let (request, writes) = try await ready(request, in: zone, &tally)
-        guard !request.isEmpty, tally.error == nil else { return [] }
+        let (request, writes) = try await prepareRequest(request, in: zone, &progress)
+        guard !request.isEmpty, progress.error == nil else { return [] }
         let isAtomic = !isPublic && !zone.isDefault
         let sent = try await file.pool.write { db -> SentRequest in
             let sent = try SentRequest(stillDue: request, writes, in: zone, atomically: isAtomic, db)
             if !sent.items.isEmpty { try sent.keep(db, in: zone) }
             return sent
         }
-        if sent.items.count < request.count { tally.goesOn = true }
-        return sent.items.isEmpty ? [] : try await exchange(sent, in: zone, &tally)
+        if sent.items.count < request.count { progress.needsAnotherPass = true }
+        return sent.items.isEmpty ? [] : try await exchange(sent, in: zone, &progress)
     }
 }
 
 /// Sending requests, and repeating those whose responses were lost.
 extension MirrorSync {
     /// Sends a stored request and applies its result; returns the items to send again immediately.
-    func exchange(_ sent: SentRequest, in zone: ZoneID, _ tally: inout SendTally) async throws -> [Outgoing] {
+    func exchange(_ sent: SentRequest, in zone: ZoneID, _ progress: inout SendProgress) async throws -> [Outgoing] {
         let request = sent.items
         sends[zone, default: 0] += 1
-        tally.bytes += request.reduce(0) { $0 + $1.size }
+        progress.bytes += request.reduce(0) { $0 + $1.size }
         var answers: [MirrorLink.Answer]
         do throws(CKError) {
-            answers = try await tally.link.modify(sent.body, count: request.count, in: zone)
+            answers = try await progress.link.modify(sent.body, count: request.count, in: zone)
             limits.accepted()
             feed.wrote(zone)
         } catch {
-            return try await failed(sent, error, in: zone, &tally)
+            return try await failed(sent, error, in: zone, &progress)
         }
         try conditions.crashPoint(.afterSend)
-        try await settleSuspects(&tally)
+        try await refuseUnansweredChanges(&progress)
         try await open(&answers, to: sent.writes, in: zone)
         for index in answers.indices {
             guard case .failed(let error, let server) = answers[index] else { continue }
-            if error.code == .invalidArguments { link.forgetFiles(of: sent.writes[index]) }
+            if error.code == .invalidArguments { link.forgetUploads(of: sent.writes[index]) }
             guard var server = server.map({ [$0] }) else { continue }
             try await makeReadable(&server, in: zone)
             answers[index] = .failed(error, server.first)
         }
-        return try await settle(request, answers, zone, &tally, answers: true)
+        return try await applyResults(request, answers, zone, &progress, answers: true)
     }
 
     /// Decrypts the saved records, which the relay returns completely, with fields that only a newer program knows.
@@ -401,13 +406,13 @@ extension MirrorSync {
         _ sent: SentRequest,
         _ error: CKError,
         in zone: ZoneID,
-        _ tally: inout SendTally
+        _ progress: inout SendProgress
     ) async throws -> [Outgoing] {
         let request = sent.items
         var kept = sent
         if kept.staysOpen(after: error) {
             try await file.pool.write { [kept] in try kept.keep($0, in: zone) }
-            tally.retryLater(error, in: zone)
+            progress.retryLater(error, in: zone)
             return []
         }
         try await file.pool.write { try SentRequest.remove($0, in: zone) }
@@ -415,29 +420,29 @@ extension MirrorSync {
             limits.exceeded(by: request.count)
             return request
         }
-        if error.trouble.isRetriedAutomatically {
-            tally.retryLater(error, in: zone)
+        if error.syncFailure.isRetriedAutomatically {
+            progress.retryLater(error, in: zone)
             return []
         }
-        if error.isOfWay {
-            suspect(request, error, &tally)
+        if error.isServiceFailure {
+            requestFailedUnanswered(request, error, &progress)
             return []
         }
         // The request failed as a whole, so each of its changes gets the same error.
-        return try await settle(request, request.map { _ in .failed(error, nil) }, zone, &tally)
+        return try await applyResults(request, request.map { _ in .failed(error, nil) }, zone, &progress)
     }
 
     /// Repeats requests that the relay may have executed without its response having arrived.
     ///
     /// Later changes build on them: they are sent only when the result is known.
-    func askAgain(_ tally: inout SendTally) async throws {
+    func repeatUnanswered(_ progress: inout SendProgress) async throws {
         for zone in try await file.pool.read({ try SentRequest.zones($0) }) {
-            guard tally.error == nil else { return }
-            guard !tally.heldZones.contains(zone) else { continue }
-            let turnstile = exchange(zone)
-            await turnstile.enter()
-            defer { turnstile.leave() }
-            try await askAgain(in: zone, &tally)
+            guard progress.error == nil else { return }
+            guard !progress.busyZones.contains(zone) else { continue }
+            let lock = exchange(zone)
+            await lock.enter()
+            defer { lock.leave() }
+            try await repeatUnanswered(in: zone, &progress)
         }
     }
 
@@ -447,35 +452,35 @@ extension MirrorSync {
     /// Called with the zone's lock held.
     ///
     /// - Throws: An error while the result of the request is unknown; the page must wait then.
-    func askAgain(beforeReading zone: ZoneID) async throws(CKError) {
-        var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
+    func repeatUnanswered(beforeReading zone: ZoneID) async throws(CKError) {
+        var progress = SendProgress(link: isPublic ? link.forCurrentTask() : link, began: conditions.wallClock())
         let isOpen: Bool
         do {
-            try await askAgain(in: zone, &tally)
+            try await repeatUnanswered(in: zone, &progress)
             isOpen = try await file.pool.read { try SentRequest.find($0, in: zone) != nil }
         } catch {
             throw CKError(from: error)
         }
-        await note(sent: tally, nil)
-        if isOpen, let error = tally.error ?? tally.busy { throw error }
+        await note(sent: progress, nil)
+        if isOpen, let error = progress.error ?? progress.busy { throw error }
     }
 
     /// Records the result of a round of sending as an event, if there is any.
-    func note(sent tally: SendTally, _ failure: CKError?) async {
-        var details = tally.details
-        if !tally.refused.isEmpty { details.append(.refused(tally.refused.map(\.oid))) }
-        guard !details.isEmpty || tally.sent > 0 || failure != nil else { return }
+    func note(sent progress: SendProgress, _ failure: CKError?) async {
+        var details = progress.details
+        if !progress.refused.isEmpty { details.append(.refused(progress.refused.map(\.oid))) }
+        guard !details.isEmpty || progress.sent > 0 || failure != nil else { return }
         await note(
             .export,
-            began: tally.began,
-            done: tally.sent,
-            bytes: tally.bytes,
-            error: failure ?? tally.refused.first?.error,
+            began: progress.began,
+            done: progress.sent,
+            bytes: progress.bytes,
+            error: failure ?? progress.refused.first?.error,
             details: details
         )
     }
 
-    private func askAgain(in zone: ZoneID, _ tally: inout SendTally) async throws {
+    private func repeatUnanswered(in zone: ZoneID, _ progress: inout SendProgress) async throws {
         let sent: SentRequest
         do {
             guard let open = try await file.pool.read({ try SentRequest.find($0, in: zone) }) else { return }
@@ -487,55 +492,55 @@ extension MirrorSync {
         let names = sent.items.map(\.oid)
         inFlight.formUnion(names)
         defer { inFlight.subtract(names) }
-        _ = try await exchange(sent, in: zone, &tally)
+        _ = try await exchange(sent, in: zone, &progress)
     }
 }
 
 /// Preparing requests and applying their results.
 extension MirrorSync {
     /// The number of consecutive failures of single changes after which the connection is considered broken.
-    private static let maxSuspects = 3
+    private static let maxUnansweredChanges = 3
 
     /// Handles a request without a response: its changes stay, and the next request is smaller.
     ///
     /// A change that was sent alone does not block the next one: if the relay answers that one, the failure is the
     /// change's own.
-    func suspect(_ request: [Outgoing], _ error: CKError, _ tally: inout SendTally) {
+    func requestFailedUnanswered(_ request: [Outgoing], _ error: CKError, _ progress: inout SendProgress) {
         guard let item = request.first, request.count == 1 else {
             limits.exceeded(by: request.count)
-            tally.error = error
+            progress.error = error
             return
         }
-        tally.suspects.append((item, error))
-        if tally.suspects.count >= Self.maxSuspects { tally.error = error }
+        progress.unansweredChanges.append((item, error))
+        if progress.unansweredChanges.count >= Self.maxUnansweredChanges { progress.error = error }
     }
 
-    /// Settles the failed changes as refused by the relay, since a later response shows that the connection works.
-    func settleSuspects(_ tally: inout SendTally) async throws {
-        let suspects = tally.suspects
-        tally.suspects = []
-        for (item, error) in suspects {
-            _ = try await settle([item], [.failed(error, nil)], item.zone, &tally)
+    /// Marks the failed changes as refused by the relay, since a later response shows that the connection works.
+    func refuseUnansweredChanges(_ progress: inout SendProgress) async throws {
+        let unansweredChanges = progress.unansweredChanges
+        progress.unansweredChanges = []
+        for (item, error) in unansweredChanges {
+            _ = try await applyResults([item], [.failed(error, nil)], item.zone, &progress)
         }
     }
 
-    /// Encrypts and uploads what the changes need; those for which that fails are settled as failed.
-    func ready(
+    /// Encrypts and uploads what the changes need; those for which that fails are marked as failed.
+    func prepareRequest(
         _ request: [Outgoing],
         in zone: ZoneID,
-        _ tally: inout SendTally
+        _ progress: inout SendProgress
     ) async throws -> ([Outgoing], [ClientRequest.Write]) {
         var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
         for item in request {
             do throws(CKError) {
                 // A missing zone key is requested once, not for each change.
-                if let noKey = bad.last?.1, noKey.awaitsZoneKey, !item.write.encrypted.isEmpty { throw noKey }
-                writes.append(try await tally.link.readied(item, in: zone))
+                if let noKey = bad.last?.1, noKey.isZoneKeyMissing, !item.write.encrypted.isEmpty { throw noKey }
+                writes.append(try await progress.link.prepared(item, in: zone))
                 good.append(item)
             } catch {
                 // A full local disk is no reason to undo the change.
-                guard !error.trouble.isRetriedAutomatically, !error.isOfStorage else {
-                    tally.error = error
+                guard !error.syncFailure.isRetriedAutomatically, !error.isOfStorage else {
+                    progress.error = error
                     return ([], [])
                 }
                 bad.append((item, error))
@@ -543,7 +548,7 @@ extension MirrorSync {
         }
         if good.contains(where: { !$0.large.isEmpty }) { try conditions.crashPoint(.afterUpload) }
         if !bad.isEmpty {
-            _ = try await settle(bad.map(\.0), bad.map { .failed($0.1, nil) }, zone, &tally)
+            _ = try await applyResults(bad.map(\.0), bad.map { .failed($0.1, nil) }, zone, &progress)
         }
         return (good, writes)
     }
@@ -551,17 +556,17 @@ extension MirrorSync {
     /// Applies the results of a request in one transaction.
     ///
     /// `answers` means that they come from the relay's response to the zone's stored request, which is complete then.
-    func settle(
+    func applyResults(
         _ request: [Outgoing],
         _ outcomes: [MirrorLink.Answer],
         _ zone: ZoneID,
-        _ tally: inout SendTally,
+        _ progress: inout SendProgress,
         answers: Bool = false
     ) async throws -> [Outgoing] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         let isOwnZone = link.isPrivate && !zone.isDefault
         let result = try await file.pool.write { db in
-            var settlement = try Settlement(db, file, now: now, isOwnZone: isOwnZone)
+            var settlement = try SendResultWriter(db, file, now: now, isOwnZone: isOwnZone)
             for (item, outcome) in zip(request, outcomes) { try settlement.take(item, outcome, in: zone) }
             if answers { try SentRequest.remove(db, in: zone) }
             try settlement.end()
@@ -569,19 +574,19 @@ extension MirrorSync {
             return settlement.result
         }
         try crash(.afterConfirm)
-        tally.sent += result.sent
-        if result.sent > 0 { tally.changedZones.insert(zone) }
-        tally.refused += result.refused
-        tally.goesOn = tally.goesOn || result.goesOn
-        tally.looksFirst = tally.looksFirst || result.looksFirst
-        tally.looksAtZones = tally.looksAtZones || result.looksAtZones
-        tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
-        tally.noSpace = tally.noSpace ?? result.noSpace
-        if let later = result.later { tally.retryLater(later, in: zone) }
+        progress.sent += result.sent
+        if result.sent > 0 { progress.changedZones.insert(zone) }
+        progress.refused += result.refused
+        progress.needsAnotherPass = progress.needsAnotherPass || result.needsAnotherPass
+        progress.needsFetch = progress.needsFetch || result.needsFetch
+        progress.needsDatabaseFetch = progress.needsDatabaseFetch || result.needsDatabaseFetch
+        progress.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
+        progress.quotaError = progress.quotaError ?? result.quotaError
+        if let later = result.later { progress.retryLater(later, in: zone) }
         // Each change failed because of another one, but no other is left: sending them again would change nothing.
         if result.resend.count == request.count {
-            tally.error =
-                tally.error ?? CKError(.batchRequestFailed, "The relay did not report which change it refused.")
+            progress.error =
+                progress.error ?? CKError(.batchRequestFailed, "The relay did not report which change it refused.")
             return []
         }
         return result.resend
@@ -593,48 +598,50 @@ extension MirrorSync {
 /// See Sync.md, "Unknown records".
 extension MirrorSync {
     /// Sends records of unknown types again after their zone was created again because its key was lost.
-    func sendUnknown(_ tally: inout SendTally) async throws {
+    func sendUnknown(_ progress: inout SendProgress) async throws {
         guard link.isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
         for zone in try await file.pool.read({ try KnownZone.all($0) }) {
             let unsent = try await file.pool.read { try KnownRecord.unsent($0, in: zone) }
-            guard !unsent.isEmpty, tally.error == nil, try await makeZone(zone.zone, for: [], &tally) else { continue }
-            for start in stride(from: 0, to: unsent.count, by: limits.operations) where tally.error == nil {
+            guard !unsent.isEmpty, progress.error == nil, try await createZone(zone.zone, for: [], &progress) else {
+                continue
+            }
+            for start in stride(from: 0, to: unsent.count, by: limits.operations) where progress.error == nil {
                 let part = unsent[start..<min(start + limits.operations, unsent.count)]
-                try await sendUnknown(part, in: zone, &tally)
+                try await sendUnknown(part, in: zone, &progress)
             }
         }
-        guard tally.error == nil, tally.noSpace == nil, tally.heldZones.isEmpty else { return }
+        guard progress.error == nil, progress.quotaError == nil, progress.busyZones.isEmpty else { return }
         try await file.pool.write { try State.set($0, .hasUnsent, nil) }
     }
 
     private func sendUnknown(
         _ part: ArraySlice<KnownRecord>,
         in zone: KnownZone,
-        _ tally: inout SendTally
+        _ progress: inout SendProgress
     ) async throws {
-        let turnstile = exchange(zone.zone)
-        await turnstile.enter()
-        defer { turnstile.leave() }
+        let lock = exchange(zone.zone)
+        await lock.enter()
+        defer { lock.leave() }
         sends[zone.zone, default: 0] += 1
         var writes: [ClientRequest.Write] = []
-        for known in part { writes.append(try await tally.link.sealed(known.copy(.create), in: zone.zone)) }
+        for known in part { writes.append(try await progress.link.sealed(known.copy(.create), in: zone.zone)) }
         var settled: [Int64] = []
-        for (known, answer) in zip(part, try await tally.link.modify(writes, in: zone.zone, atomically: false)) {
+        for (known, answer) in zip(part, try await progress.link.modify(writes, in: zone.zone, atomically: false)) {
             guard case .failed(let error, _) = answer, error.code != .serverRecordChanged else {
                 settled.append(known.id)
                 continue
             }
             // Records that the relay refuses permanently stay here for the program that knows them.
-            if error.trouble.isRetriedAutomatically || error.isOfWay {
-                tally.retryLater(error, in: zone.zone)
+            if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
+                progress.retryLater(error, in: zone.zone)
             } else if error.code == .quotaExceeded {
-                tally.noSpace = tally.noSpace ?? error
+                progress.quotaError = progress.quotaError ?? error
             } else {
                 settled.append(known.id)
-                tally.error = tally.error ?? error
+                progress.error = progress.error ?? error
             }
         }
-        tally.changedZones.insert(zone.zone)
+        progress.changedZones.insert(zone.zone)
         try await file.pool.write { [settled] db in
             for id in settled {
                 try db.execute(
@@ -648,13 +655,13 @@ extension MirrorSync {
     /// Encrypts unknown values again after the relay has moved them, because the new zone has another key.
     ///
     /// Known values are sent with the change that is created by the move.
-    func sealUnknown(in departure: ShareMoves.Departure, _ names: [String]) async throws {
+    func resealUnknown(in zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
         guard link.database.hasEncryptionKey else { return }
-        let (file, zone) = (file, departure.to.zone)
+        let (file, zone) = (file, zoneMove.to.zone)
         let copies = try await file.pool.read { db in
             try names.compactMap { name -> ClientRequest.Write? in
-                let target = try KnownRecord.find(db, zone: departure.to.id, name: name)
-                guard let known = try target ?? KnownRecord.find(db, zone: departure.from.id, name: name) else {
+                let target = try KnownRecord.find(db, zone: zoneMove.to.id, name: name)
+                guard let known = try target ?? KnownRecord.find(db, zone: zoneMove.from.id, name: name) else {
                     return nil
                 }
                 let own = known.entity.flatMap { file.mapping.tables[$0] }.map { file.mapping.ownFields(of: $0) } ?? []
@@ -669,7 +676,9 @@ extension MirrorSync {
                 writes.append(try await link.sealed(copy, in: zone))
             }
             for case .failed(let error, _) in try await link.modify(writes, in: zone, atomically: false)
-            where error.trouble.isRetriedAutomatically || error.isOfWay || error.code == .quotaExceeded { throw error }
+            where error.syncFailure.isRetriedAutomatically || error.isServiceFailure || error.code == .quotaExceeded {
+                throw error
+            }
         }
     }
 }

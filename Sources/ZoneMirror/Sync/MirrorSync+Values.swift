@@ -75,7 +75,7 @@ extension MirrorSync {
     /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
     func unlock(_ zone: ZoneID) async throws {
         await link.keysChanged(in: zone)
-        try await file.pool.write { try OutboxRow.releaseWaiting($0) }
+        try await file.pool.write { try OutboxRow.unblockWaiting($0) }
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
             let names = try String.fetchAll(

@@ -14,20 +14,20 @@ actor MirrorSync {
     let file: StoreFile
     let link: MirrorLink
     let conditions: MirrorConditions
-    let board: EventBoard
+    let broadcaster: EventBroadcaster
     let isPublic: Bool
     /// The mirrored part of each record type of a public database, for types that are not mirrored completely.
     let extents: [String: WireExtent]
 
     /// Returns another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
-    private let account: AccountGate
-    let ear: NoticeEar
+    private let account: AccountCheck
+    let noticeListener: NoticeListener
 
-    private let fetchLane = Turnstile()
-    let sendLane = Turnstile()
-    let outboxLook = Turnstile()
-    private var exchanges: [ZoneID: Turnstile] = [:]
+    private let fetchLock = AsyncLock()
+    let sendLock = AsyncLock()
+    let outboxCheckLock = AsyncLock()
+    private var zoneLocks: [ZoneID: AsyncLock] = [:]
     /// The number of requests sent to each zone or moving records out of it; pages requested before the last one are
     /// out of date.
     var sends: [ZoneID: Int] = [:]
@@ -36,46 +36,46 @@ actor MirrorSync {
     /// Whether some records have left one zone and were not seen in another yet.
     var awaitsRecords = false
     /// Prefetching walks through zones, with the token of the next page to take.
-    var aheads: [ZoneID: (token: SyncToken, walk: PagesAhead)] = [:]
+    var prefetchers: [ZoneID: (token: SyncToken, walk: PagePrefetcher)] = [:]
 
-    var chance: Chance
+    var random: RandomGenerator
     var limits = BatchLimits()
     var feed = FeedState()
     var round: FetchRound?
     var poll: PublicPoll
     /// The number of record types being polled on schedule, and the callers that wait until it is 0.
-    var walking = 0
-    var walkWaiters: [CheckedContinuation<Void, Never>] = []
+    var typesBeingPolled = 0
+    var pollWaiters: [CheckedContinuation<Void, Never>] = []
     /// Types reported as skipped, and types that exist but cannot be polled.
     var skipped: Set<String> = []
     var unpolled: Set<String> = []
     /// The next wake-up of the poll; the schedule has its own alarm.
-    private var pollAlarm: Moment?
-    private var scheduleAlarm: Moment?
+    private var nextPollWake: Instant?
+    private var nextScheduleWake: Instant?
     var schedule: SyncSchedule
-    private var alarm = 0
-    private var sleeper: Task<Void, Never>?
+    private var timerGeneration = 0
+    private var timerTask: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
     private(set) var isStopped = false
     /// The number of rounds of any kind that are running.
-    var working = 0
-    var lastTrouble: CKError?
+    var runningRounds = 0
+    var lastError: CKError?
     var hasWarned = false
     /// New objects that were reported because their share is unknown.
-    var homeless: Set<String> = []
-    var spaceWatch: Task<Void, Never>?
-    var waitWatch: Task<Void, Never>?
+    var objectsWithoutShare: Set<String> = []
+    var quotaRetryTask: Task<Void, Never>?
+    var waitingRetryTask: Task<Void, Never>?
     /// When the database was asked for its zones, until all zones it returned have been read.
-    var importOwed: Date?
+    var unfinishedImportStart: Date?
     /// Whether a type could not be polled in the poll that is running.
     var hasPollFailed = false
-    var schemaWatch: Task<Void, Never>?
-    private var keptHold: Double?
-    var newsAsked: UInt64 = 0
-    var newsSeen: UInt64 = 0
+    var schemaCheckTask: Task<Void, Never>?
+    private var storedRetryDelay: Double?
+    var changesAtStart: UInt64 = 0
+    var changesSeen: UInt64 = 0
     /// The user and time of the last fetch of permissions in a public database.
-    var rightsSeen: (generation: Int, at: Date)?
+    var lastRightsFetch: (generation: Int, at: Date)?
     /// The objects whose changes are being sent.
     var inFlight: Set<String> = []
 
@@ -83,27 +83,27 @@ actor MirrorSync {
         file: StoreFile,
         cloud: CloudOptions,
         conditions: MirrorConditions,
-        board: EventBoard,
+        broadcaster: EventBroadcaster,
         otherStore: @escaping @Sendable (StoreID) -> StoreFile?,
-        accountChanged: @escaping @Sendable (AccountGate.Change) async -> Void
+        accountChanged: @escaping @Sendable (AccountCheck.Change) async -> Void
     ) {
         self.otherStore = otherStore
         self.file = file
         self.conditions = conditions
-        self.board = board
+        self.broadcaster = broadcaster
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
-        account = AccountGate(file: file, link: link, changed: accountChanged)
-        ear = NoticeEar(link: link, pool: file.pool, conditions: conditions)
+        account = AccountCheck(file: file, link: link, changed: accountChanged)
+        noticeListener = NoticeListener(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
         extents = cloud.scope == .public ? file.extents : [:]
-        chance = conditions.chance
+        random = conditions.random
         var settings = conditions.schedule
         settings.isAutomatic = conditions.isAutomatic
         schedule = SyncSchedule(settings: settings)
         var pollSettings = PublicPoll.Settings()
         pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
-        conditions.time.surroundings?.join(self)
+        conditions.time.testEnvironment?.join(self)
     }
 
     // MARK: Lifecycle
@@ -116,7 +116,7 @@ actor MirrorSync {
             await note(.setup, error: CKError(from: error))
             return
         }
-        await tellOfExisting()
+        await reportExistingObjects()
         guard conditions.isAutomatic, !isStopped else { return }
         beginPolls()
         await outboxChanged()
@@ -127,11 +127,11 @@ actor MirrorSync {
     private func load() async throws {
         if isPublic {
             let extents = extents
-            try await file.pool.write { try PollMarks.follow($0, extents) }
+            try await file.pool.write { try PollProgress.resetIfExtentsChanged($0, extents) }
         }
-        let (token, zones, marks, held, heldFor) = try await file.pool.read { db in
+        let (token, zones, marks, backingOff, heldFor) = try await file.pool.read { db in
             (
-                try State.text(db, .databaseToken), try KnownZone.all(db), try PollMarks.load(db),
+                try State.text(db, .databaseToken), try KnownZone.all(db), try PollProgress.load(db),
                 try State.number(db, .heldUntil), try State.number(db, .heldFor)
             )
         }
@@ -143,19 +143,19 @@ actor MirrorSync {
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await unfetchedZones() { feed.changed(zone) }
         poll = poll.restored(with: marks)
-        if let held, let heldFor, held > conditions.wallClock().timeIntervalSince1970 {
+        if let backingOff, let heldFor, backingOff > conditions.wallClock().timeIntervalSince1970 {
             var settings = conditions.schedule
             settings.isAutomatic = conditions.isAutomatic
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
-            let wait = min(held - conditions.wallClock().timeIntervalSince1970, heldFor)
+            let wait = min(backingOff - conditions.wallClock().timeIntervalSince1970, heldFor)
             schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + .seconds(wait))
         }
         // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
-            try OutboxRow.releaseZoneless(db)
-            try OutboxRow.releaseWaiting(db)
-            try OutboxRow.releaseTableless(db)
+            try OutboxRow.unblockWithoutZone(db)
+            try OutboxRow.unblockWaiting(db)
+            try OutboxRow.unblockWithoutTable(db)
         }
     }
 
@@ -169,15 +169,15 @@ actor MirrorSync {
     /// Stops the sync; returns when nothing of it is running.
     func stop() async {
         isStopped = true
-        alarm += 1
-        sleeper?.cancel()
-        spaceWatch?.cancel()
-        waitWatch?.cancel()
-        schemaWatch?.cancel()
+        timerGeneration += 1
+        timerTask?.cancel()
+        quotaRetryTask?.cancel()
+        waitingRetryTask?.cancel()
+        schemaCheckTask?.cancel()
         let running = background.values
         running.forEach { $0.cancel() }
         for task in running { await task.value }
-        await ear.stop()
+        await noticeListener.stop()
     }
 
     func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
@@ -196,14 +196,14 @@ actor MirrorSync {
     // MARK: Schedule
 
     /// Stores a wait that the relay requested, so that it survives a restart.
-    func keepHold() async {
-        holdPolls()
+    func storeRetryDelay() async {
+        delayPolls()
         let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
         let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
         // The two clocks never agree exactly; only a real difference is written.
-        let isNews = until.map { abs($0 - (keptHold ?? 0)) > 1 } ?? (keptHold != nil)
+        let isNews = until.map { abs($0 - (storedRetryDelay ?? 0)) > 1 } ?? (storedRetryDelay != nil)
         guard isNews else { return }
-        keptHold = until
+        storedRetryDelay = until
         try? await file.pool.write { db in
             try State.set(db, .heldUntil, until)
             try State.set(db, .heldFor, wait)
@@ -212,34 +212,34 @@ actor MirrorSync {
 
     func beginPolls() {
         guard isPublic, conditions.isAutomatic, !isStopped else { return }
-        holdPolls()
-        perform(poll.handle(.started, at: conditions.time.now(), using: &chance))
+        delayPolls()
+        perform(poll.handle(.started, at: conditions.time.now(), using: &random))
     }
 
-    private func holdPolls() {
+    private func delayPolls() {
         guard isPublic, let until = schedule.heldUntil else { return }
-        perform(poll.handle(.held(until: until), at: conditions.time.now(), using: &chance))
+        perform(poll.handle(.backingOff(until: until), at: conditions.time.now(), using: &random))
     }
 
     func tell(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
-        countNews(event)
-        for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
+        countSeenChanges(event)
+        for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
             switch effect {
-            case .fetch(let asksDatabase, let held):
+            case .fetch(let asksDatabase, let backingOff):
                 if isPublic {
                     // A database without a feed has nothing to fetch; the poll runs on its own.
                     var outcome = FetchRound.Outcome()
-                    outcome.sawDatabase = true
+                    outcome.reachedDatabaseEnd = true
                     tell(.fetchFinished(outcome))
                 } else {
-                    inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
+                    inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, backingOff: backingOff) }
                 }
             case .send:
-                let held = schedule.zonesHeldFromSending(at: conditions.time.now())
-                inBackground { await $0.sendOnSchedule(held: held) }
+                let backingOff = schedule.zonesBackingOffFromSending(at: conditions.time.now())
+                inBackground { await $0.sendOnSchedule(backingOff: backingOff) }
             case .wake(let moment):
-                scheduleAlarm = moment
+                nextScheduleWake = moment
                 wake()
             }
         }
@@ -250,15 +250,15 @@ actor MirrorSync {
             switch effect {
             case .query(let type, let since):
                 guard !isStopped else { break }
-                pollBegins()
-                walking += 1
+                pollBegan()
+                typesBeingPolled += 1
                 inBackground { await $0.walk(type, since) }
             case .wake(let moment):
-                pollAlarm = moment
+                nextPollWake = moment
                 wake()
             case .pollEnded:
-                pollEnds()
-                pollHasEnded()
+                pollCompleted()
+                scheduledPollCompleted()
             // The page loop handles the others.
             case .nextPage, .apply, .ended: break
             }
@@ -266,25 +266,25 @@ actor MirrorSync {
     }
 
     private func wake() {
-        alarm += 1
-        sleeper?.cancel()
-        sleeper = nil
-        let next = [scheduleAlarm, pollAlarm].compactMap { $0 }.min()
+        timerGeneration += 1
+        timerTask?.cancel()
+        timerTask = nil
+        let next = [nextScheduleWake, nextPollWake].compactMap { $0 }.min()
         guard let next, conditions.isAutomatic else { return }
-        let (alarm, time) = (alarm, conditions.time)
-        sleeper = time.start { [weak self] in
+        let (timerGeneration, time) = (timerGeneration, conditions.time)
+        timerTask = time.start { [weak self] in
             guard (try? await time.sleep(next)) != nil else { return }
-            await self?.rang(alarm)
+            await self?.timerElapsed(timerGeneration)
         }
     }
 
-    private func rang(_ alarm: Int) {
-        guard alarm == self.alarm else { return }
+    private func timerElapsed(_ timerGeneration: Int) {
+        guard timerGeneration == self.timerGeneration else { return }
         tell(.timerFired)
-        if isPublic { perform(poll.handle(.timerFired, at: conditions.time.now(), using: &chance)) }
+        if isPublic { perform(poll.handle(.timerFired, at: conditions.time.now(), using: &random)) }
     }
 
-    var heldUntil: Moment? { schedule.heldUntil }
+    var heldUntil: Instant? { schedule.heldUntil }
 
     /// Starts a fetch for a change that no notice has reported yet.
     func noticed() { tell(.noticed(nil)) }
@@ -295,9 +295,9 @@ actor MirrorSync {
     /// Checks the user before anything is sent or fetched, and after each change of credentials.
     func checkAccount() async throws(CKError) {
         do throws(CKError) {
-            try await account.pass()
+            try await account.check()
         } catch {
-            lastTrouble = error
+            lastError = error
             throw error
         }
     }
@@ -305,37 +305,37 @@ actor MirrorSync {
     // MARK: Rounds
 
     /// The lock that allows one request at a time for a zone.
-    func exchange(_ zone: ZoneID) -> Turnstile {
-        if let known = exchanges[zone] { return known }
-        let made = Turnstile()
-        exchanges[zone] = made
+    func exchange(_ zone: ZoneID) -> AsyncLock {
+        if let known = zoneLocks[zone] { return known }
+        let made = AsyncLock()
+        zoneLocks[zone] = made
         return made
     }
 
     /// Returns when all requests sent before were answered and their results stored.
-    func awaitExchanges() async {
-        for exchange in Array(exchanges.values) {
+    func awaitZoneLocks() async {
+        for exchange in Array(zoneLocks.values) {
             await exchange.enter()
             exchange.leave()
         }
     }
 
-    func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
-        await fetchLane.enter()
-        working += 1
+    func withFetchLock<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        await fetchLock.enter()
+        runningRounds += 1
         defer {
-            fetchLane.leave()
-            working -= 1
+            fetchLock.leave()
+            runningRounds -= 1
         }
         return try await work()
     }
 
-    func withSendLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
-        await sendLane.enter()
-        working += 1
+    func withSendLock<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        await sendLock.enter()
+        runningRounds += 1
         defer {
-            sendLane.leave()
-            working -= 1
+            sendLock.leave()
+            runningRounds -= 1
         }
         return try await work()
     }
@@ -375,44 +375,45 @@ extension MirrorSync {
             try EventLog.write(db, &event)
             return event
         }
-        board.post(written ?? event)
+        broadcaster.post(written ?? event)
     }
 }
 
 extension MirrorSync {
     // Counts the changes this mirror has seen, in a simulation only.
 
-    func countNews(_ event: SyncSchedule.Event) {
-        guard !isPublic, let surroundings = conditions.time.surroundings else { return }
+    func countSeenChanges(_ event: SyncSchedule.Event) {
+        guard !isPublic, let testEnvironment = conditions.time.testEnvironment else { return }
         switch event {
-        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
-        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
+        case .fetchBegan: changesAtStart = testEnvironment.changeCount(inPublic: false)
+        case .fetchFinished(let outcome) where outcome.reachedDatabaseEnd && outcome.zoneFailures.isEmpty:
+            changesSeen = changesAtStart
         default: break
         }
     }
 
-    func pollBegins() {
-        guard let surroundings = conditions.time.surroundings else { return }
-        newsAsked = surroundings.newsCount(ofPublic: true)
+    func pollBegan() {
+        guard let testEnvironment = conditions.time.testEnvironment else { return }
+        changesAtStart = testEnvironment.changeCount(inPublic: true)
     }
 
-    func pollEnds() {
+    func pollCompleted() {
         // A type that the relay does not know yet has no changes either.
-        newsSeen = newsAsked
+        changesSeen = changesAtStart
     }
 }
 
-extension MirrorSync: Settling {
-    func unsettled() async -> [String] {
-        guard conditions.isAutomatic, !isStopped, let world = conditions.time.surroundings else { return [] }
+extension MirrorSync: PendingWorkReporting {
+    func pendingWork() async -> [String] {
+        guard conditions.isAutomatic, !isStopped, let world = conditions.time.testEnvironment else { return [] }
         let name = "The mirror of the \(link.database.scope.pathName) database"
-        if isPublic, newsSeen < world.newsCount(ofPublic: true) {
+        if isPublic, changesSeen < world.changeCount(inPublic: true) {
             return ["\(name) has not polled since the last change."]
         }
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
-        if working > 0 { return ["\(name) is syncing."] }
-        if spaceWatch != nil { return ["\(name) waits for space in the user's database."] }
-        guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
+        if runningRounds > 0 { return ["\(name) is syncing."] }
+        if quotaRetryTask != nil { return ["\(name) waits for space in the user's database."] }
+        guard !isPublic, !schedule.isChannelOpen, changesSeen < world.changeCount(inPublic: false) else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }

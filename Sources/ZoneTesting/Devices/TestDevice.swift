@@ -31,25 +31,25 @@ public final class TestDevice: Sendable {
     package let connection: RelayConnection
     let relay: TestRelay
     let identity: Identity
-    package let party: Party
-    let life: DeviceLife
+    package let process: SimulatedProcess
+    let run: DeviceRun
     private let clockWrong: ClockError
     /// The user of the last `signIn(as:)`.
     let signedIn = Mutex<String?>(nil)
 
     convenience init(relay: TestRelay, _ identity: Identity) {
-        self.init(relay: relay, identity, life: DeviceLife(number: 1, identity.deviceID, in: relay))
+        self.init(relay: relay, identity, run: DeviceRun(number: 1, identity.deviceID, in: relay))
     }
 
-    init(relay: TestRelay, _ identity: Identity, life: DeviceLife) {
+    init(relay: TestRelay, _ identity: Identity, run: DeviceRun) {
         self.relay = relay
         self.identity = identity
-        self.life = life
-        let party = life.party
-        self.party = party
-        clockWrong = life.clockError
-        let network = TestNetwork(relay: relay, party: party, device: identity.deviceID) { operation, isAnswered in
-            life.reached(isAnswered ? .answered(operation) : .sending(operation))
+        self.run = run
+        let process = run.process
+        self.process = process
+        clockWrong = run.clockError
+        let network = TestNetwork(relay: relay, process: process, device: identity.deviceID) { operation, isAnswered in
+            run.reached(isAnswered ? .answered(operation) : .sending(operation))
         }
         self.network = network
         relay.join(network)
@@ -62,35 +62,35 @@ public final class TestDevice: Sendable {
         )
         connection.sockets = TestSockets(network: network)
         connection.encryptionKey = identity.encryptionKey
-        connection.conditions = Self.conditions(relay, identity, life, network)
+        connection.conditions = Self.conditions(relay, identity, run, network)
         self.connection = connection
         container = CKContainer(connection: connection)
-        life.whenOver { [weak network] in network?.end() }
+        run.onEnd { [weak network] in network?.end() }
     }
 
     /// Returns the clock, random source and executor of the relay's world.
     private static func conditions(
         _ relay: TestRelay,
         _ identity: Identity,
-        _ life: DeviceLife,
+        _ run: DeviceRun,
         _ network: TestNetwork
     ) -> SyncConditions {
         let (clock, random) = (relay.clock, relay.world.random)
-        let surroundings = DeviceSurroundings(
+        let testEnvironment = DeviceEnvironment(
             world: relay.world,
-            party: life.party,
+            process: run.process,
             device: identity.deviceID,
             isReachable: { [weak network] in network?.isCut == false }
         )
         var conditions = SyncConditions()
-        conditions.time = Timekeeper(clock, surroundings: surroundings)
-        conditions.chance = Chance { random.number() }
-        let clockError = life.clockError
+        conditions.time = Scheduler(clock, testEnvironment: testEnvironment)
+        conditions.random = RandomGenerator { random.number() }
+        let clockError = run.clockError
         conditions.wallClock = { clock.date.addingTimeInterval(clockError.value.inSeconds) }
         conditions.crashPoint = { name in
             guard let place = MirrorPlace(rawValue: name) else { return }
-            life.reached(.mirror(place))
-            if life.party.isGone { throw DeviceCrashed() }
+            run.reached(.mirror(place))
+            if run.process.hasEnded { throw DeviceCrashed() }
         }
         return conditions
     }
@@ -114,7 +114,7 @@ public final class TestDevice: Sendable {
     ///
     /// - Returns: a folder that exists.
     /// - Throws: the error of the file system.
-    public func folder() throws -> URL { try life.folder() }
+    public func folder() throws -> URL { try run.folder() }
 }
 
 /// Thrown out of the work that a crash has interrupted.
@@ -250,17 +250,17 @@ extension TestDevice {
     /// Ends the program on this device at once, in the middle of whatever it does.
     ///
     /// Its engines, mirrors and pollers never act again; requests in progress may or may not be executed.
-    public func crash() { life.end() }
+    public func crash() { run.end() }
 
     /// Ends the program on this device when it reaches a place.
     ///
     /// - Parameters:
     ///   - place: the place.
     ///   - times: how many times from now on it must reach the place, at least 1.
-    public func crash(at place: CrashPlace, times: Int = 1) { life.awaitCrash(place, skipping: times - 1) }
+    public func crash(at place: CrashPlace, times: Int = 1) { run.scheduleCrash(place, skipping: times - 1) }
 
     /// Whether the program has crashed.
-    public var hasCrashed: Bool { party.isGone }
+    public var hasCrashed: Bool { process.hasEnded }
 
     /// Restarts the device: returns the same device, online, with the files of its folder as they were at the crash.
     ///
@@ -270,7 +270,7 @@ extension TestDevice {
     /// - Throws: the error of the file system.
     public func restarted() throws -> TestDevice {
         crash()
-        return TestDevice(relay: relay, identity, life: try life.next(in: relay))
+        return TestDevice(relay: relay, identity, run: try run.next(in: relay))
     }
 }
 

@@ -10,10 +10,10 @@ public final class TestNetwork: Sendable {
         var isCut = false
         var latency = Duration.zero
         var faults: [Fault] = []
-        var aimed: [AimedFault] = []
+        var scheduledFaults: [ScheduledFault] = []
         var throttledUntil: TestClock.Instant?
         var notices = NoticeHandling.delivered
-        var weather: Weather?
+        var faultRates: NetworkFaultRates?
         var operations: [String] = []
         var frames: [String] = []
         var answers: [String: Int] = [:]
@@ -26,26 +26,26 @@ public final class TestNetwork: Sendable {
     struct OpenSocket: Sendable { weak var socket: TestSocket? }
 
     let world: World
-    let party: Party
+    let process: SimulatedProcess
     let device: String
     /// The serial queue on which the device receives events.
-    let line: Line
+    let serialQueue: SerialQueue
     let state: Mutex<State>
     /// Called with the operation when a request is sent, and again when its response arrives; may end the device.
     let onRequest: @Sendable (_ operation: String, _ isAnswered: Bool) -> Void
 
     init(
         relay: TestRelay,
-        party: Party,
+        process: SimulatedProcess,
         device: String,
         onRequest: @escaping @Sendable (String, Bool) -> Void
     ) {
         self.device = device
         world = relay.world
         state = Mutex(State(relay: relay))
-        self.party = party
+        self.process = process
         self.onRequest = onRequest
-        line = Line(of: party, on: relay.world.stage)
+        serialQueue = SerialQueue(of: process, on: relay.world.executor)
     }
 
     /// Disconnects the device: every request fails with `networkUnavailable`, and notice connections are lost.
@@ -101,17 +101,17 @@ public final class TestNetwork: Sendable {
     // MARK: Sockets
 
     /// Returns the event loop for a new notice socket; `nil` if the relay is stopped.
-    func laneForSocket() -> TestLane? { state.withLock { $0.relay }?.lane }
+    func workerForSocket() -> TestNoticeWorker? { state.withLock { $0.relay }?.worker }
 
     /// Adds a new notice socket; returns `false` if the device is disconnected.
-    func adopt(_ socket: TestSocket) -> Bool {
+    func addSocket(_ socket: TestSocket) -> Bool {
         state.withLock { state in
             if !state.isCut { state.sockets.append(OpenSocket(socket: socket)) }
             return !state.isCut
         }
     }
 
-    func abandon(_ socket: TestSocket) {
+    func removeSocket(_ socket: TestSocket) {
         state.withLock { $0.sockets.removeAll { $0.socket == nil || $0.socket === socket } }
     }
 
@@ -126,10 +126,10 @@ public final class TestNetwork: Sendable {
     /// Calls `arrive` at the given time.
     func carry(until time: TestClock.Instant, _ arrive: @escaping @Sendable () -> Void) {
         guard time > world.clock.now else { return arrive() }
-        world.carries(1, for: party)
-        world.clock.call(at: time) { [world, party] in
+        world.inFlightChanged(1, for: process)
+        world.clock.call(at: time) { [world, process] in
             arrive()
-            world.carries(-1, for: party)
+            world.inFlightChanged(-1, for: process)
         }
     }
 }
@@ -142,7 +142,7 @@ extension TestNetwork: RelayTransport {
         let operation = (parts.first == "asset" ? parts.prefix(3) : parts.dropFirst(4)).joined(separator: "/")
         onRequest(operation, false)
         let plan = state.withLock { $0.plan(operation, at: world.clock.now, &world.random.generator) }
-        switch plan.way {
+        switch plan.outcome {
         case .offline: throw .offline
         case .answered(let response): return response
         case .carried(let fault): return try await carry(request, operation, plan, fault)
@@ -155,16 +155,16 @@ extension TestNetwork: RelayTransport {
         _ plan: RequestPlan,
         _ fault: Fault?
     ) async throws(TransportError) -> RelayResponse {
-        world.carries(1, for: party)
-        defer { world.carries(-1, for: party) }
-        try await pass(plan.thither)
-        if case .meanwhile(let work) = fault { await asATest(work) }
+        world.inFlightChanged(1, for: process)
+        defer { world.inFlightChanged(-1, for: process) }
+        try await pass(plan.requestDelay)
+        if case .meanwhile(let work) = fault { await runTestCode(work) }
         if case .unreachable = fault { throw .unreachable("Injected by the test.") }
         guard !isCut else { throw .unreachable("The device went off the network.") }
         var answer = try await deliver(request)
         if case .doubled = fault { answer = try await deliver(request) }
-        if case .beforeAnswer(let work) = fault { await asATest(work) }
-        try await pass(plan.back)
+        if case .beforeAnswer(let work) = fault { await runTestCode(work) }
+        try await pass(plan.responseDelay)
         if case .losesAnswer = fault { throw .answerLost("Injected by the test.") }
         guard !isCut else { throw .answerLost("The device went off the network.") }
         if case .answeredInstead(let status, let body) = fault {
@@ -176,7 +176,7 @@ extension TestNetwork: RelayTransport {
     }
 
     /// Runs a test's code that belongs to no request, although it runs in the middle of one.
-    private func asATest(_ work: @Sendable () async -> Void) async {
+    private func runTestCode(_ work: @Sendable () async -> Void) async {
         await AccountBinding.$current.withValue(nil) { await work() }
     }
 
@@ -193,7 +193,7 @@ extension TestNetwork: RelayTransport {
     /// Waits until the clock has moved this far.
     private func pass(_ delay: Duration) async throws(TransportError) {
         guard delay > .zero else { return }
-        if party.isCurrent {
+        if process.isCurrent {
             try? await world.clock.sleep(for: delay)
         } else if withUnsafeCurrentTask(body: { $0?.unownedTaskExecutor == nil }) {
             // A task outside the world moves the world's clock itself; a task on another executor cannot.
@@ -246,7 +246,7 @@ extension TestNetwork {
     }
 
     /// A fault for the nth request of one kind.
-    struct AimedFault {
+    struct ScheduledFault {
         var operation: String
         var skips: Int
         var fault: Fault
@@ -262,14 +262,16 @@ extension TestNetwork {
     ///   - operation: count only requests of this kind, such as `records/modify` or `asset/1/download`; by default all.
     ///   - fault: the fault.
     public func fail(request number: Int, of operation: String = "", by fault: Fault) {
-        state.withLock { $0.aimed.append(AimedFault(operation: operation, skips: number - 1, fault: fault)) }
+        state.withLock {
+            $0.scheduledFaults.append(ScheduledFault(operation: operation, skips: number - 1, fault: fault))
+        }
     }
 
     /// Removes all faults that have not occurred yet.
     public func failNothing() {
         state.withLock { state in
             state.faults = []
-            state.aimed = []
+            state.scheduledFaults = []
             state.throttledUntil = nil
         }
     }
@@ -288,15 +290,15 @@ extension TestNetwork {
 
 /// What happens to one request.
 struct RequestPlan {
-    enum Way {
+    enum Outcome {
         case offline
         case answered(RelayResponse)
         case carried(TestNetwork.Fault?)
     }
 
-    var way: Way
-    var thither = Duration.zero
-    var back = Duration.zero
+    var outcome: Outcome
+    var requestDelay = Duration.zero
+    var responseDelay = Duration.zero
 }
 
 extension TestNetwork.State {
@@ -307,26 +309,26 @@ extension TestNetwork.State {
         _ random: inout some RandomNumberGenerator
     ) -> RequestPlan {
         operations.append(operation)
-        if isCut { return RequestPlan(way: .offline) }
+        if isCut { return RequestPlan(outcome: .offline) }
         if let until = throttledUntil, until > now {
-            return RequestPlan(way: .answered(.refusal(429, .throttled, retryAfter: now.duration(to: until))))
+            return RequestPlan(outcome: .answered(.refusal(429, .throttled, retryAfter: now.duration(to: until))))
         }
-        var plan = RequestPlan(way: .carried(nil), thither: latency, back: latency)
-        if let fault = takeFault(operation) ?? weather?.fault(&random) {
-            plan.way = Self.way(of: fault)
+        var plan = RequestPlan(outcome: .carried(nil), requestDelay: latency, responseDelay: latency)
+        if let fault = takeFault(operation) ?? faultRates?.fault(&random) {
+            plan.outcome = Self.outcome(of: fault)
             if case .slow(let more) = fault {
-                plan.thither += more
-                plan.back += more
+                plan.requestDelay += more
+                plan.responseDelay += more
             }
         }
-        if let weather {
-            plan.thither += weather.delay(&random)
-            plan.back += weather.delay(&random)
+        if let faultRates {
+            plan.requestDelay += faultRates.delay(&random)
+            plan.responseDelay += faultRates.delay(&random)
         }
         return plan
     }
 
-    private static func way(of fault: TestNetwork.Fault) -> RequestPlan.Way {
+    private static func outcome(of fault: TestNetwork.Fault) -> RequestPlan.Outcome {
         switch fault {
         case .passes, .slow: .carried(nil)
         case .throttled(let wait): .answered(.refusal(429, .throttled, retryAfter: wait))
@@ -339,8 +341,12 @@ extension TestNetwork.State {
 
     private mutating func takeFault(_ operation: String) -> TestNetwork.Fault? {
         var met: TestNetwork.Fault?
-        for index in aimed.indices.reversed() where operation.hasSuffix(aimed[index].operation) {
-            if aimed[index].skips == 0 { met = aimed.remove(at: index).fault } else { aimed[index].skips -= 1 }
+        for index in scheduledFaults.indices.reversed() where operation.hasSuffix(scheduledFaults[index].operation) {
+            if scheduledFaults[index].skips == 0 {
+                met = scheduledFaults.remove(at: index).fault
+            } else {
+                scheduledFaults[index].skips -= 1
+            }
         }
         if let met { return met }
         return faults.isEmpty ? nil : faults.removeFirst()
@@ -366,19 +372,19 @@ struct FramePlan {
 extension TestNetwork {
     /// Returns the delay of a frame.
     func frameDelay() -> Duration {
-        state.withLock { $0.latency + ($0.weather?.delay(&world.random.generator) ?? .zero) }
+        state.withLock { $0.latency + ($0.faultRates?.delay(&world.random.generator) ?? .zero) }
     }
 
     /// Plans the delivery of an event from the relay on a socket.
     func plan(for event: SocketEvent, of socket: TestSocket) -> FramePlan {
         guard case .text(let text) = event else { return FramePlan(delays: [frameDelay()]) }
         state.withLock { $0.frames.append(String(decoding: text, as: UTF8.self)) }
-        world.witness?.noticed(text, device: device, socket: ObjectIdentifier(socket))
+        world.observer?.noticed(text, device: device, socket: ObjectIdentifier(socket))
         let delay = frameDelay()
         // Only notices may be lost: without the relay's hello nothing would follow.
         guard text.starts(with: Self.noticeMark) else { return FramePlan(delays: [delay]) }
         let handling = state.withLock { state in
-            state.weather?.notices(&world.random.generator) ?? state.notices
+            state.faultRates?.notices(&world.random.generator) ?? state.notices
         }
         switch handling {
         case .delivered: return FramePlan(delays: [delay])
@@ -394,7 +400,7 @@ extension TestNetwork {
 }
 
 /// A network with random faults: the probability of each, between 0 and 1.
-package struct Weather: Sendable {
+package struct NetworkFaultRates: Sendable {
     package var losesRequest = 0.0
     /// The response is lost, or replaced by that of a proxy.
     package var losesAnswer = 0.0
@@ -445,8 +451,8 @@ package struct Weather: Sendable {
 
 extension TestNetwork {
     /// The random faults of this network; `nil` for only those that the test injects.
-    package var weather: Weather? {
-        get { state.withLock { $0.weather } }
-        set { state.withLock { $0.weather = newValue } }
+    package var faultRates: NetworkFaultRates? {
+        get { state.withLock { $0.faultRates } }
+        set { state.withLock { $0.faultRates = newValue } }
     }
 }

@@ -38,14 +38,16 @@ final class TestSocket: Socket {
 
     /// The client has gone without closing the socket.
     deinit {
-        if let end = state.withLock({ $0.end }) { end.lane.run { end.finish() } }
+        if let end = state.withLock({ $0.end }) { end.worker.run { end.finish() } }
     }
 
     func connect(_ request: APIRequest) {
-        guard let lane = network.laneForSocket(), network.adopt(self) else { return hand(.closed(code: nil)) }
-        let end = TestSocketEnd(lane: lane, client: self)
+        guard let worker = network.workerForSocket(), network.addSocket(self) else {
+            return deliverToClient(.closed(code: nil))
+        }
+        let end = TestSocketEnd(worker: worker, client: self)
         state.withLock { $0.end = end }
-        lane.open(request, end)
+        worker.open(request, end)
     }
 
     // MARK: Calls by the client
@@ -58,7 +60,7 @@ final class TestSocket: Socket {
         // The relay may end before it receives this.
         ended()
         atRelay { $0.finish() }
-        network.abandon(self)
+        network.removeSocket(self)
     }
 
     private func atRelay(_ call: @escaping @Sendable (TestSocketEnd) -> Void) {
@@ -67,7 +69,7 @@ final class TestSocket: Socket {
             (state.end, network.arrival(after: delay, notBefore: &state.lastDeparture))
         }
         guard let end else { return }
-        network.carry(until: time) { end.lane.run { call(end) } }
+        network.carry(until: time) { end.worker.run { call(end) } }
     }
 
     // MARK: Events from the relay
@@ -78,10 +80,10 @@ final class TestSocket: Socket {
         for delay in plan.delays {
             if plan.isInOrder {
                 let time = state.withLock { network.arrival(after: delay, notBefore: &$0.lastArrival) }
-                network.carry(until: time) { [weak self] in self?.hand(event) }
+                network.carry(until: time) { [weak self] in self?.deliverToClient(event) }
             } else {
                 let time = network.world.clock.now.advanced(by: delay)
-                network.carry(until: time) { [weak self] in self?.hand(event) }
+                network.carry(until: time) { [weak self] in self?.deliverToClient(event) }
             }
         }
     }
@@ -90,22 +92,22 @@ final class TestSocket: Socket {
     func cut() {
         let end = state.withLock { $0.end }
         ended()
-        if let end { end.lane.run { end.finish() } }
-        hand(.closed(code: nil))
+        if let end { end.worker.run { end.finish() } }
+        deliverToClient(.closed(code: nil))
     }
 
     /// Reports that nothing more will arrive from the relay.
-    func ended() { network.world.witness?.ended(socket: ObjectIdentifier(self), device: network.device) }
+    func ended() { network.world.observer?.ended(socket: ObjectIdentifier(self), device: network.device) }
 
-    private func hand(_ event: SocketEvent) {
-        network.line.run {
+    private func deliverToClient(_ event: SocketEvent) {
+        network.serialQueue.run {
             let deliver = self.state.withLock { state in
                 defer {
                     if event.isLast { state.deliver = nil }
                 }
                 return state.deliver
             }
-            if event.isLast { self.network.abandon(self) }
+            if event.isLast { self.network.removeSocket(self) }
             deliver?(event)
         }
     }
@@ -121,17 +123,17 @@ extension SocketEvent {
 }
 
 /// The relay's end of a `TestSocket`.
-final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
-    // Unchecked: every call except `init` is made on the lane.
+final class TestSocketEnd: NoticeTransport, @unchecked Sendable {
+    // Unchecked: every call except `init` is made on the worker.
 
-    let lane: TestLane
+    let worker: TestNoticeWorker
     /// Weak: the socket belongs to the device, and through its network it retains the relay.
     private weak let client: TestSocket?
     private var connection: NoticeConnection?
     private var isOver = false
 
-    init(lane: TestLane, client: TestSocket) {
-        self.lane = lane
+    init(worker: TestNoticeWorker, client: TestSocket) {
+        self.worker = worker
         self.client = client
     }
 
@@ -156,7 +158,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
         let connection = connection
         self.connection = nil
         connection?.closed()
-        lane.forget(self)
+        worker.forget(self)
     }
 
     // MARK: NoticeOutlet
@@ -164,13 +166,13 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
     func send(_ frame: NoticeFrame) { client?.take(.text(frame.text)) }
 
     /// The client library answers pings itself, and without delay.
-    func sendPing() { lane.run { self.connection?.handle(.receivedPong) } }
+    func sendPing() { worker.run { self.connection?.handle(.receivedPong) } }
 
     func sendPong(_ payload: [UInt8]) { client?.take(.pong) }
 
     func close(_ reason: NoticeClose) {
         // Not at once: the connection is just calling this.
-        lane.run { self.finish() }
+        worker.run { self.finish() }
         client?.take(.closed(code: reason.code))
     }
 }

@@ -8,19 +8,19 @@ import Synchronization
 /// One run of a relay, from start to stop.
 struct RunningRelay: Sendable {
     private(set) var relay: Relay
-    let lane: TestLane
+    let worker: TestNoticeWorker
     let hub: NoticeHub
-    let party: Party
+    let process: SimulatedProcess
     let stores: StoreFolder
-    private let witness: (any Witness)?
+    private let observer: (any RelayObserver)?
     private let nextRequest: @Sendable () -> UInt64
-    private let deliveries = Deliveries()
+    private let pendingRequests = PendingRequests()
     private let authenticator: Authenticator
     private let time: TimeSource
     private let random: RandomSource
     private let admission: RelayAdmission
     private let directory: AccountStore
-    private let losses = Losses()
+    private let lostWrites = LostWriteFlag()
 
     init(
         _ options: TestRelay.Options,
@@ -32,13 +32,15 @@ struct RunningRelay: Sendable {
     ) throws {
         let place = options.storage == .temporaryFolder ? disk?.place() ?? (folder.url.path, .system) : nil
         let (path, calls) = (place?.folder, place?.calls ?? .system)
-        let (random, party) = (world.random, Party("relay", on: world.stage))
-        let (line, commits) = (Line(of: party, on: world.stage), Line(of: party, on: world.stage))
-        self.party = party
+        let (random, process) = (world.random, SimulatedProcess("relay", on: world.executor))
+        let (serialQueue, commits) = (
+            SerialQueue(of: process, on: world.executor), SerialQueue(of: process, on: world.executor)
+        )
+        self.process = process
         time = world.clock.timeSource(off: clockError)
         let source = RandomSource { random.bytes($0) }
         self.random = source
-        let losses = losses
+        let lostWrites = lostWrites
         if let path {
             directory = try AccountStore(
                 folder: path,
@@ -46,24 +48,24 @@ struct RunningRelay: Sendable {
                 random: source,
                 cost: .test,
                 disk: calls,
-                onLostWrite: { losses.note() }
+                onLostWrite: { lostWrites.note() }
             )
         } else {
             directory = try AccountStore(inMemory: (), time: time, random: source)
         }
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
-        if options.isUnhurried {
+        if options.ignoresRateLimits {
             settings.requestRate = nil
             settings.publicRate = nil
             settings.failedCredentialRate = nil
         }
-        let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) }, tasks: party)
+        let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) }, tasks: process)
         self.hub = hub
-        let witness = world.witness
-        self.witness = witness
+        let observer = world.observer
+        self.observer = observer
         nextRequest = { world.nextRequest() }
-        let watched = Watched()
+        let watched = ObservedStore()
         stores = StoreFolder(
             folder: path,
             draw: { random.number() },
@@ -71,22 +73,22 @@ struct RunningRelay: Sendable {
             checkpointPages: options.checkpointPages,
             // Weak: the hub retains the stores through the relay.
             onCommit: { [weak hub] home, changes in
-                if let store = watched.store { witness?.committed(changes, in: store) }
+                if let store = watched.store { observer?.committed(changes, in: store) }
                 hub?.publish(changes, of: home)
             },
-            onLostWrite: { losses.note() },
+            onLostWrite: { lostWrites.note() },
             later: { work in
                 commits.run {
                     work()
-                    if let store = watched.store { witness?.wrote(in: store) }
+                    if let store = watched.store { observer?.wrote(in: store) }
                 }
             }
         )
-        if let witness, let home = TestRelay.home {
+        if let observer, let home = TestRelay.home {
             // The witness checks that the file contains what it did when the last run ended.
             let store = try stores.sqliteStore(of: home)
             watched.hold(store)
-            witness.opened(store)
+            observer.opened(store)
         }
         authenticator = try Authenticator(directory: directory, settings: settings, time: time, random: source)
         relay = Relay(
@@ -100,8 +102,8 @@ struct RunningRelay: Sendable {
         admission = RelayAdmission(relay: relay, hub: hub, time: time)
         // From here on it notices sessions that end.
         admission.closeRevoked()
-        lane = TestLane(hub: hub, admission: admission, line: line, uptime: time.uptime)
-        world.clock.whenMoved { [weak lane] in lane?.tick() }
+        worker = TestNoticeWorker(hub: hub, admission: admission, serialQueue: serialQueue, uptime: time.uptime)
+        world.clock.whenMoved { [weak worker] in worker?.tick() }
     }
 
     /// Replaces the relay by one with other limits.
@@ -120,20 +122,20 @@ struct RunningRelay: Sendable {
     func answer(_ request: APIRequest) async -> APIResponse? {
         // Requests for files are also made by callers that block the stage until they have the response.
         guard request.path.hasPrefix("/database/") else { return await relay.respond(to: request) }
-        let (relay, party, deliveries, witness, id) = (relay, party, deliveries, witness, nextRequest())
+        let (relay, process, pendingRequests, observer, id) = (relay, process, pendingRequests, observer, nextRequest())
         return await withCheckedContinuation { waiter in
-            guard let number = deliveries.begin(waiter) else { return }
-            Task(executorPreference: party) {
-                witness?.asked(request, number: id)
+            guard let number = pendingRequests.begin(waiter) else { return }
+            Task(executorPreference: process) {
+                observer?.asked(request, number: id)
                 let answer = await relay.respond(to: request)
-                witness?.answered(request, number: id, answer)
-                deliveries.end(number, answer)
+                observer?.answered(request, number: id, answer)
+                pendingRequests.end(number, answer)
             }
         }
     }
 
     /// Whether the disk has failed, so that the process should end and start again.
-    var wantsRestart: Bool { losses.isNoted }
+    var wantsRestart: Bool { lostWrites.isSet }
 
     /// Signs a user in as the sign-in page does, and returns the web auth token.
     func signIn(_ user: String, to container: String) throws -> String? {
@@ -157,14 +159,14 @@ struct RunningRelay: Sendable {
     }
 
     func stop() {
-        lane.stop()
+        worker.stop()
         stores.close()
     }
 
     func kill() {
-        party.end()
+        process.end()
         stores.abandon()
-        deliveries.endAll()
+        pendingRequests.endAll()
     }
 }
 
@@ -174,24 +176,24 @@ extension ScryptCost {
 }
 
 /// Records whether the disk has lost a write.
-private final class Losses: Sendable {
+private final class LostWriteFlag: Sendable {
     private let noted = Mutex(false)
-    var isNoted: Bool { noted.withLock { $0 } }
+    var isSet: Bool { noted.withLock { $0 } }
     func note() { noted.withLock { $0 = true } }
 }
 
 /// The store for a witness to inspect, once it is open.
-private final class Watched: Sendable {
-    private let held = Mutex<WeakStore>(WeakStore())
+private final class ObservedStore: Sendable {
+    private let weakStore = Mutex<WeakStore>(WeakStore())
 
     private struct WeakStore: Sendable { weak var store: SQLiteStore? }
 
-    var store: SQLiteStore? { held.withLock { $0.store } }
-    func hold(_ store: SQLiteStore) { held.withLock { $0.store = store } }
+    var store: SQLiteStore? { weakStore.withLock { $0.store } }
+    func hold(_ store: SQLiteStore) { weakStore.withLock { $0.store = store } }
 }
 
 /// The requests that wait for a response, so that none waits forever for a relay that was killed.
-private final class Deliveries: Sendable {
+private final class PendingRequests: Sendable {
     private struct State {
         var waiting: [Int: CheckedContinuation<APIResponse?, Never>] = [:]
         var last = 0

@@ -35,7 +35,7 @@ public final class TestRelay: Sendable {
         /// The date at which the clock starts.
         public var start = Date(timeIntervalSince1970: 1_700_000_000)
         /// Whether there are no rate limits on requests, as suits a clock that stands still.
-        public var isUnhurried = true
+        public var ignoresRateLimits = true
         /// The initial limits.
         public var limits = Limits()
         /// The number of pages of a store's log that are copied into its file at once, while commits continue.
@@ -238,13 +238,13 @@ public final class TestRelay: Sendable {
     }
 
     /// The event loop of this run's notice connections.
-    var lane: TestLane? { running?.lane }
+    var worker: TestNoticeWorker? { running?.worker }
 
     /// Waits until the notices of all commits so far have reached the connected devices.
     package func deliverNotices() async {
         guard let running else { return }
         await running.hub.queries.settle()
-        await running.lane.settle()
+        await running.worker.settle()
     }
 }
 

@@ -8,8 +8,8 @@ import ZoneKit
 /// What the relay and devices of one test share: the clock, the random source and the executor.
 package final class World: Sendable {
     private struct Member {
-        weak var one: (any Settling)?
-        var party: Party
+        weak var one: (any PendingWorkReporting)?
+        var process: SimulatedProcess
         var device: String
         /// Whether the device is connected; nothing waits for a disconnected device.
         var isReachable: @Sendable () -> Bool
@@ -20,32 +20,42 @@ package final class World: Sendable {
         var news: UInt64 = 0
         var publicNews: UInt64 = 0
         /// The number of items that the networks carry at present, by device.
-        var underWay: [ObjectIdentifier: (party: Party, count: Int)] = [:]
+        var inFlight: [ObjectIdentifier: (process: SimulatedProcess, count: Int)] = [:]
         var requests: UInt64 = 0
     }
 
     package let clock: TestClock
     package let random: SeededRandom
-    package let stage: Stage
+    package let executor: DeterministicExecutor
     /// Observes the messages between the relay and devices; `nil` for none.
-    package let witness: (any Witness)?
+    package let observer: (any RelayObserver)?
     private let state = Mutex(State())
 
-    package init(clock: TestClock, seed: UInt64, stage: Stage = Stage(), witness: (any Witness)? = nil) {
-        self.witness = witness
+    package init(
+        clock: TestClock,
+        seed: UInt64,
+        executor: DeterministicExecutor = DeterministicExecutor(),
+        observer: (any RelayObserver)? = nil
+    ) {
+        self.observer = observer
         self.clock = clock
-        self.stage = stage
+        self.executor = executor
         random = SeededRandom(seed: seed)
     }
 
-    func join(_ one: any Settling, of party: Party, device: String, isReachable: @escaping @Sendable () -> Bool) {
+    func join(
+        _ one: any PendingWorkReporting,
+        of process: SimulatedProcess,
+        device: String,
+        isReachable: @escaping @Sendable () -> Bool
+    ) {
         state.withLock { state in
-            state.members.removeAll { $0.one == nil || $0.party.isGone }
-            state.members.append(Member(one: one, party: party, device: device, isReachable: isReachable))
+            state.members.removeAll { $0.one == nil || $0.process.hasEnded }
+            state.members.append(Member(one: one, process: process, device: device, isReachable: isReachable))
         }
     }
 
-    func newsCount(ofPublic isPublic: Bool) -> UInt64 { state.withLock { isPublic ? $0.publicNews : $0.news } }
+    func changeCount(inPublic isPublic: Bool) -> UInt64 { state.withLock { isPublic ? $0.publicNews : $0.news } }
 
     /// Returns the next request number, which continues across restarts of the relay.
     func nextRequest() -> UInt64 {
@@ -63,19 +73,19 @@ package final class World: Sendable {
     }
 
     /// Records that the network has started to carry something, or has delivered it.
-    func carries(_ change: Int, for party: Party) {
-        state.withLock { $0.underWay[ObjectIdentifier(party), default: (party, 0)].count += change }
+    func inFlightChanged(_ change: Int, for process: SimulatedProcess) {
+        state.withLock { $0.inFlight[ObjectIdentifier(process), default: (process, 0)].count += change }
     }
 
     /// Returns what is still to be done by all connected devices.
-    package func unsettled() async -> [String] {
-        let (members, underWay) = state.withLock { state in
-            state.underWay = state.underWay.filter { $0.value.count > 0 && !$0.value.party.isGone }
-            return (state.members, state.underWay.values.reduce(0) { $0 + $1.count })
+    package func pendingWork() async -> [String] {
+        let (members, inFlight) = state.withLock { state in
+            state.inFlight = state.inFlight.filter { $0.value.count > 0 && !$0.value.process.hasEnded }
+            return (state.members, state.inFlight.values.reduce(0) { $0 + $1.count })
         }
-        var all: [String] = underWay > 0 ? ["\(underWay) requests or notices are on their way."] : []
-        for member in members where !member.party.isGone && member.isReachable() {
-            all += await member.one?.unsettled().map { "\(member.device): \($0)" } ?? []
+        var all: [String] = inFlight > 0 ? ["\(inFlight) requests or notices are on their way."] : []
+        for member in members where !member.process.hasEnded && member.isReachable() {
+            all += await member.one?.pendingWork().map { "\(member.device): \($0)" } ?? []
         }
         return all
     }
@@ -83,13 +93,13 @@ package final class World: Sendable {
     /// Moves the clock, and lets everything that is due on the way happen at its time.
     func advance(by duration: Duration) async {
         let end = clock.now.advanced(by: max(.zero, duration))
-        await stage.idle()
+        await executor.idle()
         while let next = clock.nextDeadline, next <= end {
             clock.advance(by: clock.now.duration(to: next))
-            await stage.idle()
+            await executor.idle()
         }
         clock.advance(by: clock.now.duration(to: end))
-        await stage.idle()
+        await executor.idle()
     }
 
     /// Moves the clock from one deadline to the next until there is nothing left to do.
@@ -98,12 +108,12 @@ package final class World: Sendable {
         let end = start.advanced(by: limit)
         var patience = 1_000
         while true {
-            await stage.idle()
-            let count = stage.count
-            let pending = await unsettled()
-            await stage.idle()
+            await executor.idle()
+            let count = executor.count
+            let pending = await pendingWork()
+            await executor.idle()
             // Work that was pending may be done by now, without moving the clock.
-            guard stage.count == count else { continue }
+            guard executor.count == count else { continue }
             if pending.isEmpty { return }
             guard let next = clock.nextDeadline, next <= end else {
                 // A thread that has just finished with a member may be about to add its next item to the stage.
@@ -120,19 +130,21 @@ package final class World: Sendable {
 }
 
 /// The world as seen by one device, in one of its runs.
-struct DeviceSurroundings: Surroundings {
+struct DeviceEnvironment: TestEnvironment {
     let world: World
-    let party: Party
+    let process: SimulatedProcess
     let device: String
     let isReachable: @Sendable () -> Bool
 
-    var tasks: any TaskExecutor { party }
+    var tasks: any TaskExecutor { process }
 
-    func join(_ one: any Settling) { world.join(one, of: party, device: device, isReachable: isReachable) }
+    func join(_ one: any PendingWorkReporting) {
+        world.join(one, of: process, device: device, isReachable: isReachable)
+    }
 
-    func application(isAtWork: Bool) { world.stage.application(isAtWork: isAtWork) }
+    func application(isRunning: Bool) { world.executor.application(isRunning: isRunning) }
 
-    func newsCount(ofPublic: Bool) -> UInt64 { world.newsCount(ofPublic: ofPublic) }
+    func changeCount(inPublic: Bool) -> UInt64 { world.changeCount(inPublic: inPublic) }
 }
 
 /// Thrown by `TestRelay.settle(within:)` if there is still something to do.
@@ -153,7 +165,7 @@ public struct NotSettled: Error, CustomStringConvertible, Sendable {
 /// Observes everything that passes between a test's relay and its devices, at the relay's end.
 ///
 /// Called in the middle of the world's work, on any thread. Must not block or call the relay.
-package protocol Witness: Sendable {
+package protocol RelayObserver: Sendable {
     /// The relay has opened this store in a new run.
     func opened(_ store: SQLiteStore)
     /// A commit is on disk, but its writes are not answered and its notices not sent yet.

@@ -45,18 +45,18 @@ struct AlertsCommand: AsyncParsableCommand {
             let settings = try await settings.read(options)
             try FolderOptions(data: settings.data).withDirectory { _ in }
             let receiver = settings.alerts.receiver
-            let book = try AlertsCommand.book(in: settings.data)
+            let overrides = try AlertsCommand.overrides(in: settings.data)
             let now = TimeSource.system.now()
             let rows = AlertRule.all.map { rule in
                 Row(
                     id: rule.id,
                     name: rule.name,
-                    limit: book.limits[rule.id] ?? rule.limit,
+                    limit: overrides.limits[rule.id] ?? rule.limit,
                     unit: rule.unit,
                     isAboveBad: rule.isAboveBad,
-                    isOwnLimit: book.limits[rule.id] != nil,
-                    mutedUntil: book.isMuted(rule.id, at: now)
-                        ? book.muted[rule.id].map { Timestamp(milliseconds: $0).iso8601 } : nil
+                    isOwnLimit: overrides.limits[rule.id] != nil,
+                    mutedUntil: overrides.isMuted(rule.id, at: now)
+                        ? overrides.muted[rule.id].map { Timestamp(milliseconds: $0).iso8601 } : nil
                 )
             }
             if options.json { return try Terminal.say(json: Answer(receiver: receiver, alerts: rows)) }
@@ -150,23 +150,23 @@ struct AlertsCommand: AsyncParsableCommand {
     }
 
     /// Reads the alert settings; called after the switch to the folder's owner.
-    private static func book(in data: String) throws -> AlertBook {
-        do throws(BackupFailure) { return try AlertBook.read(from: data) } catch { throw CommandFailure(error) }
+    private static func overrides(in data: String) throws -> AlertOverrides {
+        do throws(BackupFailure) { return try AlertOverrides.read(from: data) } catch { throw CommandFailure(error) }
     }
 
     private static func change(
         _ id: String,
         _ options: FolderOptions,
         _ action: String,
-        _ body: (inout AlertBook) -> Void
+        _ body: (inout AlertOverrides) -> Void
     ) throws -> AlertRule {
         guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
             throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alerts")
         }
         try options.change(action, id) { _ in
-            var book = try book(in: options.folder)
-            body(&book)
-            do throws(BackupFailure) { try book.save(to: options.folder) } catch {
+            var overrides = try overrides(in: options.folder)
+            body(&overrides)
+            do throws(BackupFailure) { try overrides.save(to: options.folder) } catch {
                 throw CommandFailure(error)
             }
         }

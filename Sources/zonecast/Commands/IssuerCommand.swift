@@ -57,7 +57,7 @@ struct IssuerCommand: AsyncParsableCommand {
                 ES256 and EdDSA)
                 """
         )
-        var algorithm: [ForeignIssuer.Algorithm] = []
+        var algorithm: [TokenIssuer.Algorithm] = []
 
         @Option(
             help: ArgumentHelp(
@@ -91,7 +91,7 @@ struct IssuerCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let issuer = ForeignIssuer(
+            let issuer = TokenIssuer(
                 container: place.container,
                 issuer: issuer,
                 audiences: audience,
@@ -203,7 +203,7 @@ struct IssuerCommand: AsyncParsableCommand {
             }
         }
 
-        private func say(_ person: ForeignPerson) {
+        private func say(_ person: ExternalIdentity) {
             let answer = Answer(
                 issuer: person.issuer,
                 subject: person.subject,
@@ -236,7 +236,7 @@ struct IssuerCommand: AsyncParsableCommand {
         var trustsContacts: Bool
         var created: String
 
-        init(_ issuer: ForeignIssuer) {
+        init(_ issuer: TokenIssuer) {
             container = issuer.container.name
             self.issuer = issuer.issuer
             audiences = issuer.audiences
@@ -254,12 +254,12 @@ struct IssuerCommand: AsyncParsableCommand {
 
 /// A mapping like `email=mail`: the field, then the claim.
 struct ClaimName: ExpressibleByArgument {
-    var field: ForeignIssuer.Field
+    var field: TokenIssuer.Field
     var claim: String
 
     init?(argument: String) {
         let parts = argument.split(separator: "=", maxSplits: 1).map(String.init)
-        guard parts.count == 2, let field = ForeignIssuer.Field(rawValue: parts[0]),
+        guard parts.count == 2, let field = TokenIssuer.Field(rawValue: parts[0]),
             !parts[1].contains(where: \.isNewline)
         else { return nil }
         self.field = field
@@ -267,6 +267,6 @@ struct ClaimName: ExpressibleByArgument {
     }
 }
 
-extension ForeignIssuer.Algorithm: ExpressibleByArgument {
+extension TokenIssuer.Algorithm: ExpressibleByArgument {
     init?(argument: String) { self.init(named: argument) }
 }

@@ -48,7 +48,7 @@ struct LoginCommand: AsyncParsableCommand {
                 "The relay does not accept this token for a user. Get one: zonecast user sign-in EMAIL"
             )
         }
-        try Profile.keep(own, as: profile)
+        try Profile.save(own, as: profile)
         if json { return try Terminal.say(json: ["profile": profile, "userRecordName": user]) }
         Terminal.tell("saved  \(profile)  \(user) at \(url)")
     }
@@ -70,7 +70,7 @@ struct LogoutCommand: AsyncParsableCommand {
         guard try Profile.all()[profile] != nil else {
             throw CommandFailure(.failed, "There is no profile \(profile).")
         }
-        try Profile.keep(nil, as: profile)
+        try Profile.save(nil, as: profile)
         if json { try Terminal.say(json: ["forgotten": profile]) } else { Terminal.tell("deleted  \(profile)") }
     }
 }

@@ -126,7 +126,7 @@ struct LogsCommand: ParsableCommand {
         process.standardInput = FileHandle.nullDevice
         try process.run()
         // Being stopped is success; the handler also ends the program if no one reads the output.
-        let ending = EndingSignals(status: 0) { process.terminate() }
+        let ending = TerminationSignals(status: 0) { process.terminate() }
         defer { ending.end() }
         var (rest, read, shown) = (Data(), 0, 0)
         func take(_ bytes: Data) {
@@ -153,7 +153,7 @@ struct LogsCommand: ParsableCommand {
             )
         }
         guard shown == 0, !Terminal.isQuiet else { return }
-        Terminal.complain(
+        Terminal.sayError(
             read > 0
                 ? "None of the log's \(read.of("line")) matches."
                 : "The log is empty. Check that the relay is running: systemctl status zonecast; for another log: zonecast logs --file PATH"
@@ -170,13 +170,13 @@ struct LogFilter: Hashable, Sendable {
     var users: Set<String>?
 
     func admits(_ line: String) -> Bool {
-        (!errors || isTrouble(line))
+        (!errors || isError(line))
             && operation.map { Self.value("path", in: line)?.hasSuffix("/\($0)") == true } ?? true
             && request.map { Self.value("request", in: line) == $0 } ?? true
             && users.map { Self.value("user", in: line).map($0.contains) ?? false } ?? true
     }
 
-    private func isTrouble(_ line: String) -> Bool {
+    private func isError(_ line: String) -> Bool {
         let level = Self.value("level", in: line) ?? line.split(separator: " ").dropFirst().first.map(String.init) ?? ""
         if ["warning", "error", "critical"].contains(level) { return true }
         return Self.value("status", in: line).flatMap { Int($0) }.map { $0 >= 400 } ?? false

@@ -176,20 +176,20 @@ struct RelayAddress: Sendable {
 
     /// Returns why there is no response.
     func failure() async -> CommandFailure {
-        guard let trouble = await trouble() else {
+        guard let problem = await problem() else {
             return CommandFailure(.unreachable, "The relay at \(place) does not answer. Check that it is running.")
         }
-        return CommandFailure(.unreachable, "The relay at \(trouble).")
+        return CommandFailure(.unreachable, "The relay at \(problem).")
     }
 
     /// Returns the problem, beginning with the address.
     ///
     /// `nil` if none is found, and behind a proxy, where a probe from here proves nothing.
-    func trouble() async -> String? {
+    func problem() async -> String? {
         guard ProxyAddress(for: url, environment: ProcessInfo.processInfo.environment) == nil else { return nil }
-        return await RelayChecks(address: place).trouble()
+        return await RelayChecks(address: place).problem()
     }
 
-    /// Like `trouble`, for notices.
-    func noticeTrouble() async -> String? { await RelayChecks(address: place).noticeTrouble() }
+    /// Like `problem`, for notices.
+    func noticeProblem() async -> String? { await RelayChecks(address: place).noticeProblem() }
 }

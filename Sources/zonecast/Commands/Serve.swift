@@ -70,7 +70,7 @@ struct Serve: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let restart = SuddenRestart()
+        let restart = SimulatedCrash()
         let environment = ProcessInfo.processInfo.environment
         let reading = try await ConfigurationReading(
             flags: flags,
@@ -82,8 +82,11 @@ struct Serve: AsyncParsableCommand {
         try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
         try Self.checkWebFiles(settings)
-        if let obstacle = FolderShape(folder: settings.data).obstacle {
-            throw CommandFailure(.failed, "\(obstacle). Move it to another place, or name another folder with --data.")
+        if let startupFault = FolderStructure(folder: settings.data).startupFault {
+            throw CommandFailure(
+                .failed,
+                "\(startupFault). Move it to another place, or name another folder with --data."
+            )
         }
         // Checks the port first, so that a wrong one leaves no new folder behind.
         if !FileManager.default.fileExists(atPath: settings.data),
@@ -132,18 +135,18 @@ struct Serve: AsyncParsableCommand {
             )
         }
         if settings.server.testDoor {
-            throw CommandFailure(.usage, "\(ListenError.testDoorBeyondLoopback)")
+            throw CommandFailure(.usage, "\(ListenError.echoBeyondLoopback)")
         }
     }
 
     /// Throws if `dev` is set together with an https public-url: such a relay is for others, who could sign in as any
     /// user.
     static func checkDev(_ settings: ServeSettings) throws {
-        guard let openness = settings.openness, settings.signIn.publicURL?.hasPrefix("https:") == true else { return }
-        throw CommandFailure(.usage, "\(openness) Remove dev, or public-url.")
+        guard let exposure = settings.exposure, settings.signIn.publicURL?.hasPrefix("https:") == true else { return }
+        throw CommandFailure(.usage, "\(exposure) Remove dev, or public-url.")
     }
 
-    /// Throws if the test door is open on a relay that others reach.
+    /// Throws if the echo endpoint is enabled on a relay that others reach.
     ///
     /// See Reliability.md, "Testing".
     static func checkTestDoor(_ settings: ServeSettings) throws {

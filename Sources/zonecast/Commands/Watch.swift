@@ -26,7 +26,7 @@ struct Watch: AsyncParsableCommand {
         let watch = try await NoticeWatch(relay)
         try await watch.run { event in
             switch event {
-            case .live(let ready): Terminal.complain("watching as \(ready.userRecordName) (\(ready.relay))")
+            case .live(let ready): Terminal.sayError("watching as \(ready.userRecordName) (\(ready.relay))")
             case .notice(let notice): if zone == nil || notice.zone?.zoneName == zone { show(notice) }
             }
         }
@@ -60,7 +60,7 @@ final class NoticeWatch: Sendable {
     private let webToken: String
     private let database: CKDatabase.Scope
     private let deviceID = UUID().uuidString
-    private let stop = Stop()
+    private let stop = InterruptibleTask()
     private let isLive = Mutex(false)
 
     /// Checks the options and that the relay is reachable.
@@ -104,18 +104,18 @@ final class NoticeWatch: Sendable {
             hello: { [deviceID, caller, webToken] in
                 NoticeHello(deviceID: deviceID, apiToken: caller.apiToken, webAuthToken: webToken)
             },
-            deliver: { await self.hear($0, take) }
+            deliver: { await self.received($0, take) }
         )
         let failure = await stop.wait {
             await withTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { await client.run() }
-                tasks.addTask { await self.tellTrouble(client) }
+                tasks.addTask { await self.reportProblems(client) }
             }
         }
         if let failure { throw failure }
     }
 
-    private func hear(_ event: NoticeClient.Event, _ take: @Sendable (Event) async throws -> Void) async {
+    private func received(_ event: NoticeClient.Event, _ take: @Sendable (Event) async throws -> Void) async {
         do {
             switch event {
             case .live(let ready):
@@ -126,8 +126,8 @@ final class NoticeWatch: Sendable {
             case .notice(let notice): try await take(.notice(notice))
             case .lost:
                 isLive.withLock { $0 = false }
-                if !stop.isOver { Terminal.complain("The connection is lost. Reconnecting.") }
-            case .goodbye(let reason): Terminal.complain("The relay closed the connection: \(reason).")
+                if !stop.isOver { Terminal.sayError("The connection is lost. Reconnecting.") }
+            case .goodbye(let reason): Terminal.sayError("The relay closed the connection: \(reason).")
             case .renewed: break
             case .needsCredentials:
                 throw CommandFailure(
@@ -149,9 +149,9 @@ final class NoticeWatch: Sendable {
         do {
             _ = try await place.save(CKDatabaseSubscription(subscriptionID: id))
             stop.atEnd { _ = try? await place.deleteSubscription(withID: id) }
-        } catch let error as CKError where Self.passing.contains(error.code) {
+        } catch let error as CKError where Self.transientErrors.contains(error.code) {
             // Retried with the next connection.
-            Terminal.complain("The subscription could not be created yet: \(error.localizedDescription)")
+            Terminal.sayError("The subscription could not be created yet: \(error.localizedDescription)")
         } catch {
             throw CommandFailure(
                 .failed,
@@ -161,7 +161,7 @@ final class NoticeWatch: Sendable {
     }
 
     /// Errors of a relay that stops or restarts.
-    private static let passing: Set<CKError.Code> = [
+    private static let transientErrors: Set<CKError.Code> = [
         .networkFailure, .networkUnavailable, .serverResponseLost, .serviceUnavailable,
     ]
 
@@ -181,19 +181,19 @@ final class NoticeWatch: Sendable {
     // MARK: Connection problems
 
     /// Reports each cause that prevents notices once, and reconnects at once when it is gone.
-    private func tellTrouble(_ client: NoticeClient) async {
+    private func reportProblems(_ client: NoticeClient) async {
         var told: String?
         while (try? await Task.sleep(for: .seconds(told == nil ? 2 : 5))) != nil {
-            let trouble = isLive.withLock({ $0 }) ? nil : await relay.noticeTrouble()
+            let problem = isLive.withLock({ $0 }) ? nil : await relay.noticeProblem()
             // The connection may have opened, or the command may have ended, meanwhile.
-            guard !stop.isOver, trouble != told else { continue }
-            if let trouble {
+            guard !stop.isOver, problem != told else { continue }
+            if let problem {
                 guard !isLive.withLock({ $0 }) else { continue }
-                Terminal.complain("No notices arrive: the relay at \(trouble). Retrying.")
+                Terminal.sayError("No notices arrive: the relay at \(problem). Retrying.")
             } else {
                 client.networkReturned()
             }
-            told = trouble
+            told = problem
         }
     }
 }

@@ -104,7 +104,7 @@ struct ConfigurationEdit {
         to path: String,
         check: (ServeSettings) throws -> Void
     ) async throws {
-        let place = ConfigurationPlace(path)
+        let place = ConfigurationFileReplacement(path)
         let old = FileManager.default.contents(atPath: path)
         var edit = ConfigurationEdit(old.map { String(decoding: $0, as: UTF8.self) } ?? "")
         // The values as the settings keep them, since the check below compares with these.
@@ -195,7 +195,7 @@ private struct EditedLine {
 ///
 /// Symbolic links are followed and kept. A file that cannot be replaced atomically, because it is mounted as a single
 /// file or its folder is read-only, is written in place.
-struct ConfigurationPlace {
+struct ConfigurationFileReplacement {
     /// The path as the user gave it.
     private let name: String
     /// The path with all links resolved.
@@ -217,7 +217,7 @@ struct ConfigurationPlace {
         /// The draft's path; its extension tells the reader that it is YAML.
         let path: String
         fileprivate let text: String
-        fileprivate let place: ConfigurationPlace
+        fileprivate let place: ConfigurationFileReplacement
         /// Whether the draft is beside the file and can replace it atomically.
         fileprivate let isBeside: Bool
 

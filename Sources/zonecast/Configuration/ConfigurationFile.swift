@@ -2,7 +2,7 @@ import Wire
 
 /// The line of each key in a YAML file, which the library that reads the values does not report.
 ///
-/// Supports block mappings and lists, all that a configuration needs. Reports other lines in `oddLines`, so that no key
+/// Supports block mappings and lists, all that a configuration needs. Reports other lines in `unreadableLines`, so that no key
 /// is overlooked.
 struct ConfigurationFile {
     /// A key's full dotted name and its line, from 1.
@@ -14,7 +14,7 @@ struct ConfigurationFile {
     /// Keys with a value, in file order.
     private(set) var entries: [Entry] = []
     /// The lines that are not `key: value`, `key:`, `- item`, a comment or empty.
-    private(set) var oddLines: [Int] = []
+    private(set) var unreadableLines: [Int] = []
 
     /// The open mappings, outermost first.
     private var open: [(indent: Int, name: String)] = []
@@ -26,7 +26,7 @@ struct ConfigurationFile {
         for (index, line) in Self.lines(of: ByteOrderMark.dropped(from: text)).enumerated() {
             read(line, number: index + 1)
         }
-        settlePending()
+        finishPending()
     }
 
     /// Splits text into lines as YAML does; in Swift, "\r\n" is one character.
@@ -39,26 +39,26 @@ struct ConfigurationFile {
         let text = content.drop { $0 == " " }
         guard !text.isEmpty, text != "---" else { return }
         if text.hasPrefix("- ") || text == "-" {
-            if pending == nil, !isInList { oddLines.append(number) }
-            settlePending()
+            if pending == nil, !isInList { unreadableLines.append(number) }
+            finishPending()
             isInList = true
             return
         }
         isInList = false
         guard let colon = Self.colon(of: text) else {
-            oddLines.append(number)
+            unreadableLines.append(number)
             return
         }
         let value = text[text.index(after: colon)...].drop { $0 == " " }
         guard !value.hasPrefix("{") else {
-            oddLines.append(number)
+            unreadableLines.append(number)
             return
         }
         read(key: Self.unquoted(text[..<colon]), hasValue: !value.isEmpty, indent: content.count - text.count, number)
     }
 
     private mutating func read(key: String, hasValue: Bool, indent: Int, _ number: Int) {
-        if let pending, indent <= pending.indent { settlePending() }
+        if let pending, indent <= pending.indent { finishPending() }
         pending = nil
         while let last = open.last, last.indent >= indent { open.removeLast() }
         let entry = Entry(name: (open.map(\.name) + [key]).joined(separator: "."), line: number)
@@ -70,7 +70,7 @@ struct ConfigurationFile {
         }
     }
 
-    private mutating func settlePending() {
+    private mutating func finishPending() {
         if let pending { entries.append(pending.entry) }
         pending = nil
     }

@@ -133,7 +133,7 @@ extension ConfigurationKeys {
         ),
         .whole(
             "limits.references-per-write",
-            \.limits.bondsPerWrite,
+            \.limits.referencesPerWrite,
             1000...100_000_000,
             unit: "references",
             "Maximum references that one write may examine for its deletions; other writes to the container wait meanwhile."

@@ -46,7 +46,7 @@ struct ConfigurationReading {
         for key in keys where key.name == "dev" { _ = apply(key, reader) }
         settings = ServeSettings(isDev: settings.isDev)
         faults += keys.compactMap { apply($0, reader) }
-        do { try settings.settleTLS() } catch { faults.append("\(error)") }
+        do { try settings.applyTLSFiles() } catch { faults.append("\(error)") }
         guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 
@@ -134,7 +134,7 @@ struct ConfigurationReading {
             )
         }
         let file = ConfigurationFile(String(decoding: data, as: UTF8.self))
-        faults += file.oddLines.map {
+        faults += file.unreadableLines.map {
             "\(name(of: path)) line \($0): write one  key: value  per line, and indent nested keys."
         }
         var lines: [String: Int] = [:]

@@ -60,7 +60,7 @@ enum ConfigurationText {
         let known = Set(ConfigurationFile(old ?? "").entries.map(\.name))
         let missing = settings.filter { !known.contains($0.key) }
         let lines = missing.map { "\($0.key): \(written($0.value))\n" }.joined()
-        let place = ConfigurationPlace(path)
+        let place = ConfigurationFileReplacement(path)
         guard let old else { return try NewFile.write(reference + "\n" + lines, to: place.path, what: "configuration") }
         guard !missing.isEmpty else { return InitStep("configuration", path, isNew: false) }
         let gap = old.hasSuffix("\n") || old.isEmpty ? "\n" : "\n\n"

@@ -37,9 +37,9 @@ struct ServeSettings: Sendable {
     /// A file with the bearer token for `GET /metrics`.
     var metricsTokenFile: String?
     /// The push services that wake sleeping devices.
-    var push = PushChoices()
+    var push = PushOptions()
     /// The export of traces.
-    var traces = TraceChoices()
+    var traces = TraceOptions()
     /// A folder to serve web pages from instead of the program; only with `isDev`.
     var webFiles: String?
     /// The alert webhook.
@@ -72,7 +72,7 @@ struct ServeSettings: Sendable {
     /// Combines the two TLS keys into the server's setting.
     ///
     /// - Throws: `CommandFailure` if only one is set.
-    mutating func settleTLS() throws {
+    mutating func applyTLSFiles() throws {
         switch (tlsCertificates, tlsKey) {
         case (nil, nil): return
         case (let certificates?, let key?):
@@ -224,10 +224,10 @@ extension ServeSettings {
     /// The warning that a relay with these settings logs at its start; `nil` if there is none.
     ///
     /// A warning, not an error: forwarding a port of the local network is a way to try an app on a phone.
-    var warning: String? { openness.map { "\($0) Set only one of the two to prevent this." } }
+    var warning: String? { exposure.map { "\($0) Set only one of the two to prevent this." } }
 
     /// Why any client could sign in as any user: `dev` is on and others reach the relay; `nil` if not.
-    var openness: String? {
+    var exposure: String? {
         guard isDev, let address = signIn.publicURL, let host = URL(string: address)?.host(),
             !ServerConfiguration.isLoopback(host.trimmingCharacters(in: ["[", "]"]))
         else { return nil }

@@ -111,7 +111,7 @@ struct Demo: AsyncParsableCommand {
         if url == nil, port != 0 { try await checkPort() }
         let folder = DemoFolder.path()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
-        let signals = EndingSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
+        let signals = TerminationSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
             DemoTerminal.restore()
             try? recorder?.end()
             relay?.stop()
@@ -126,14 +126,14 @@ struct Demo: AsyncParsableCommand {
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
         do {
             let world = DemoWorld(
-                try await place(relay, folder, journal),
+                try await settings(relay, folder, journal),
                 relay: relay,
                 clients: clients,
                 pace: .milliseconds(Int(rest * 1000))
             )
             try await play(world, isPlain: isPlain, recorder)
         } catch {
-            throw DemoFolder.trouble(in: folder) ?? error
+            throw DemoFolder.problem(in: folder) ?? error
         }
     }
 
@@ -151,42 +151,42 @@ struct Demo: AsyncParsableCommand {
 
     /// Runs the demo and throws if a check failed.
     private func play(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws {
-        let held: Bool
+        let passed: Bool
         do {
             try await world.checkRelay()
-            held = try await show(world, isPlain: isPlain, recorder)
+            passed = try await show(world, isPlain: isPlain, recorder)
         } catch {
             await world.close()
             throw error
         }
         await world.close()
-        guard held else { throw CommandFailure(.failed, "A check failed. See the line marked ✘.") }
+        guard passed else { throw CommandFailure(.failed, "A check failed. See the line marked ✘.") }
     }
 
     private func show(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
-        let stage = DemoStage(world: world, recorder: recorder)
-        let opening = { try await world.whileItAnswers { try await world.ready() } }
-        var held = false
+        let stage = DemoPresenter(world: world, recorder: recorder)
+        let opening = { try await world.whileRelayAnswers { try await world.openClients() } }
+        var passed = false
         if isPlain {
             try await opening()
             let drawing = recorder.map { _ in Task { await stage.draw() } }
-            held = await run(script ?? .tour, in: world)
+            passed = await run(script ?? .tour, in: world)
             drawing?.cancel()
             await drawing?.value
             await stage.drawLast()
         } else {
             let play = script.map { script in { await run(script, in: world) } }
-            held = try await stage.play(opening: opening, script: play)
+            passed = try await stage.play(opening: opening, script: play)
         }
         try recorder?.end()
-        return held
+        return passed
     }
 
     /// Plays a script; returns `false` if the relay stops answering meanwhile.
     private func run(_ script: Script, in world: DemoWorld) async -> Bool {
         let (length, seed) = (Duration.seconds(seconds ?? 60), seed ?? UInt64.random(in: 0..<1_000_000))
         do {
-            return try await world.whileItAnswers {
+            return try await world.whileRelayAnswers {
                 switch script {
                 case .tour: await DemoTour(world: world).play()
                 case .chaos: await DemoChaos(world: world, length: length, seed: seed).play()
@@ -214,7 +214,7 @@ struct Demo: AsyncParsableCommand {
         try? process.run()
     }
 
-    private func place(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoPlace {
+    private func settings(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoSettings {
         try await relay?.start()
         let address = try relay?.url ?? RelayAddress(url ?? "").url
         journal.note(
@@ -236,7 +236,7 @@ struct Demo: AsyncParsableCommand {
             let parts = token.split(separator: "=", maxSplits: 1).map(String.init)
             if parts.count == 2 { tokens[parts[0]] = parts[1] }
         }
-        return DemoPlace(
+        return DemoSettings(
             url: address,
             container: container?.name ?? "iCloud.org.zonecast.demo",
             apiToken: apiToken,

@@ -40,12 +40,12 @@ final class DemoChaos: Sendable {
             let plan = ChaosPlan(clients: world.clients.count, hasRelay: world.relay != nil, seed: seed)
             sum = try await run(plan)
             try await mend()
-            try await world.settle()
-            let verdict = try await world.judge()
+            try await world.waitUntilEqual()
+            let comparison = try await world.compareWithRelay()
             let refused = world.ledger.refusals - refusals
             let facts =
-                "\(sum.words) · \(world.clients.count) mirrors equal the relay · \(verdict.lost) lost · "
-                + "\(verdict.duplicated) duplicated"
+                "\(sum.words) · \(world.clients.count) mirrors equal the relay · \(comparison.lost) lost · "
+                + "\(comparison.duplicated) duplicated"
             guard refused == 0 else {
                 journal.conclude("chaos", "✘ \(refused) writes refused, 0 expected · \(facts)")
                 return false

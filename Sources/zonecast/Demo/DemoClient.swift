@@ -12,60 +12,65 @@ final class DemoClient: Sendable {
     let user: String
     let device: String
     let name: String
-    let place: DemoPlace
+    let settings: DemoSettings
     private let network: DemoNetwork
-    private let running = Mutex<DemoLife?>(nil)
+    private let running = Mutex<DemoSession?>(nil)
 
-    init(_ user: String, _ device: String, at place: DemoPlace) {
+    init(_ user: String, _ device: String, at settings: DemoSettings) {
         self.user = user
         self.device = device
         let name = "\(user)/\(device)"
         self.name = name
-        self.place = place
-        let journal = place.journal
-        network = DemoNetwork(url: place.url) { notice in
-            let what = notice.zone.map { DemoOverheard.zone($0.zoneName) } ?? "database"
-            journal.hear(DemoOverheard.Step("relay", "→ notice", "\(name)  (\(what) changed, no content)"), by: name)
-        } sending: { request in
-            DemoOverheard.isWrite(request) ? journal.writeBegins() : nil
-        } answered: { request, response, write in
-            let steps = response.map { DemoOverheard.steps(request, $0, client: name) } ?? []
-            guard let write else { return steps.forEach { journal.hear($0, by: name) } }
+        self.settings = settings
+        let journal = settings.journal
+        network = DemoNetwork(url: settings.url) { notice in
+            let what = notice.zone.map { DemoTranscript.zone($0.zoneName) } ?? "database"
+            journal.received(
+                DemoTranscript.Step("relay", "→ notice", "\(name)  (\(what) changed, no content)"),
+                by: name
+            )
+        } onRequest: { request in
+            DemoTranscript.isWrite(request) ? journal.writeStarted() : nil
+        } onResponse: { request, response, write in
+            let steps = response.map { DemoTranscript.steps(request, $0, client: name) } ?? []
+            guard let write else { return steps.forEach { journal.received($0, by: name) } }
             journal.writeEnded(write, of: name, steps)
         }
     }
 
-    var life: DemoLife {
+    var session: DemoSession {
         get throws {
-            guard let life = running.withLock({ $0 }) else { throw CommandFailure(.failed, "\(name) is not running.") }
-            return life
+            guard let session = running.withLock({ $0 }) else {
+                throw CommandFailure(.failed, "\(name) is not running.")
+            }
+            return session
         }
     }
 
-    var mirror: DemoMirror { get throws { try life.mirror } }
+    var mirror: DemoMirror { get throws { try session.mirror } }
 
     /// Opens the files and starts to sync.
     func begin() async throws {
         let connection = RelayConnection(
-            container: place.container,
-            url: place.url,
-            credentials: RelayCredentials(apiToken: place.apiToken, webAuthToken: place.webToken(of: user)),
-            deviceID: "\(place.run)-\(user)-\(device)",
+            container: settings.container,
+            url: settings.url,
+            credentials: RelayCredentials(apiToken: settings.apiToken, webAuthToken: settings.webToken(of: user)),
+            deviceID: "\(settings.run)-\(user)-\(device)",
             transport: network,
             sockets: network
         )
         let cloud = CKContainer(connection: connection)
-        let mirror = DemoMirror(cloud, path: place.folder + "/\(user)-\(device)", place)
-        let life = DemoLife(name, mirror, connection, place)
-        try await life.begin()
-        running.withLock { $0 = life }
+        let mirror = DemoMirror(cloud, path: settings.folder + "/\(user)-\(device)", settings)
+        let session = DemoSession(name, mirror, connection, settings)
+        try await session.begin()
+        running.withLock { $0 = session }
     }
 
     // MARK: State
 
     var isOnline: Bool { network.isOnline }
-    func isLive() -> Bool { (try? life.isLive) ?? false }
-    func isReady() async -> Bool { await (try? life)?.isReady() ?? false }
+    func isLive() -> Bool { (try? session.isLive) ?? false }
+    func isReady() async -> Bool { await (try? session)?.isReady() ?? false }
     /// The user's own notes, shared or not.
     func notes() -> [DemoNote] { mine(\.own) }
     /// The notes in lists shared by others.
@@ -75,8 +80,8 @@ final class DemoClient: Sendable {
         return Dictionary(posts.map { ($0.id.text, $0.text) }) { $1 }
     }
     func pending() async -> Int { (try? await mirror.pending()) ?? 0 }
-    func holdings() async -> DemoHoldings { (try? await mirror.holdings()) ?? DemoHoldings() }
-    func lists() async -> [DemoList] { await holdings().lists }
+    func contents() async -> DemoContents { (try? await mirror.contents()) ?? DemoContents() }
+    func lists() async -> [DemoList] { await contents().lists }
 
     func untilNextPoll() async -> Duration? {
         guard let mirror = try? mirror else { return nil }
@@ -92,65 +97,65 @@ final class DemoClient: Sendable {
 
     /// Saves a note; a new one goes into the user's own zone, or into `share`.
     func save(_ note: DemoNote, in share: CKShare? = nil) throws {
-        let life = try life
-        life.wrote(note)
-        place.journal.saved(note.version)
-        place.journal.note(name, "save", note.words + (share.map { "  into \"\($0.title ?? "")\"" } ?? ""))
-        try life.mirror.save(note, in: share)
+        let session = try session
+        session.wrote(note)
+        settings.journal.saved(note.version)
+        settings.journal.note(name, "save", note.words + (share.map { "  into \"\($0.title ?? "")\"" } ?? ""))
+        try session.mirror.save(note, in: share)
     }
 
     func delete(_ note: String) throws {
-        let life = try life
-        place.journal.note(name, "delete", "Note/\(note)")
-        life.deleted(note)
-        try life.mirror.delete(note)
+        let session = try session
+        settings.journal.note(name, "delete", "Note/\(note)")
+        session.deleted(note)
+        try session.mirror.delete(note)
     }
 
     /// Adds a post to the public board; others show it after their next poll.
     func post(_ text: String) throws -> String {
-        let post = DemoPost(name: place.name("p", place.ledger.nextNumber), text: text)
-        place.journal.saved("board \(post.id) \(text)")
-        place.journal.note(name, "post", "Board/\(post.id) \"\(text)\"")
-        let life = try life
-        life.posted(post)
-        try life.mirror.post(post)
+        let post = DemoPost(name: settings.name("p", settings.ledger.nextNumber), text: text)
+        settings.journal.saved("board \(post.id) \(text)")
+        settings.journal.note(name, "post", "Board/\(post.id) \"\(text)\"")
+        let session = try session
+        session.posted(post)
+        try session.mirror.post(post)
         return post.id.text
     }
 
     /// Hides a post with a soft delete, since deletions are not visible to polls.
     func hide(_ post: String) throws {
-        place.journal.note(name, "hide", "Board/\(post)")
-        let life = try life
-        life.hid(post)
-        try life.mirror.hide(post)
+        settings.journal.note(name, "hide", "Board/\(post)")
+        let session = try session
+        session.hid(post)
+        try session.mirror.hide(post)
     }
 
     func pollNow() async { try? await (try? mirror)?.container.pollNow() }
 
     func goOffline() {
         network.cut()
-        place.journal.note(name, "offline", "")
+        settings.journal.note(name, "offline", "")
     }
 
     func goOnline() async {
         network.heal()
-        place.journal.note(name, "online", "")
-        await (try? life)?.connection.notices.networkReturned()
+        settings.journal.note(name, "online", "")
+        await (try? session)?.connection.notices.networkReturned()
     }
 
     /// Closes the client as closing an app does, then opens it again on its files.
     func restart() async throws {
-        place.journal.note(name, "restart", "on its own files, \(await pending()) pending")
+        settings.journal.note(name, "restart", "on its own files, \(await pending()) pending")
         await close()
         try await begin()
     }
 
     func close() async {
-        let life = running.withLock { life in
-            defer { life = nil }
-            return life
+        let session = running.withLock { session in
+            defer { session = nil }
+            return session
         }
-        await life?.end()
+        await session?.end()
     }
 }
 
@@ -165,7 +170,7 @@ extension DemoClient {
     func share(_ notes: [DemoNote], title: String, with user: String, _ right: DemoRight) async throws -> URL {
         let mirror = try reachable()
         let person = try recordName(of: user)
-        place.journal.note(name, "share", Self.words(title, user, right, notes.count))
+        settings.journal.note(name, "share", Self.words(title, user, right, notes.count))
         let objects = notes.map { ObjectID(store: mirror.own, entity: DemoNote.entityName, name: $0.id) }
         return try await waiting("to share \"\(title)\"") {
             let share = try await mirror.container.share(objects, title: title).share
@@ -181,7 +186,7 @@ extension DemoClient {
     /// Adds notes to an existing share.
     func share(_ notes: [DemoNote], into share: CKShare) async throws {
         let mirror = try reachable()
-        place.journal.note(name, "share", "\(notes.count) more into \"\(share.title ?? "")\"")
+        settings.journal.note(name, "share", "\(notes.count) more into \"\(share.title ?? "")\"")
         let objects = notes.map { ObjectID(store: mirror.own, entity: DemoNote.entityName, name: $0.id) }
         try await waiting("to share more notes") { _ = try await mirror.container.share(objects, to: share) }
     }
@@ -189,7 +194,7 @@ extension DemoClient {
     /// Accepts an invitation link.
     func accept(_ link: URL) async throws {
         let mirror = try reachable()
-        place.journal.note(name, "accept", "the link")
+        settings.journal.note(name, "accept", "the link")
         try await waiting("to accept the link") {
             try await mirror.container.acceptShareInvitations(from: [link], into: mirror.others)
         }
@@ -198,7 +203,7 @@ extension DemoClient {
     /// Invites a user again, or changes their permission.
     func invite(_ user: String, _ right: DemoRight) async throws -> URL {
         let person = try recordName(of: user)
-        place.journal.note(name, "invite", "\(user), \(right.words)")
+        settings.journal.note(name, "invite", "\(user), \(right.words)")
         let share = try await change("to change the permission") { share in
             if let known = share.participants.first(where: { $0.isOf(person) }) {
                 share.setPermission(right.permission, for: known)
@@ -213,7 +218,7 @@ extension DemoClient {
     /// Removes a participant from the shared list.
     func remove(_ user: String) async throws {
         let person = try recordName(of: user)
-        place.journal.note(name, "remove", "\(user) from the shared list")
+        settings.journal.note(name, "remove", "\(user) from the shared list")
         _ = try await change("to remove \(user)") { share in
             if let known = share.participants.first(where: { $0.isOf(person) }) { share.removeParticipant(known) }
         }
@@ -233,7 +238,7 @@ extension DemoClient {
     func stopSharing() async throws {
         let mirror = try reachable()
         let share = try await ownShare()
-        place.journal.note(name, "stop", "sharing \"\(share.title ?? "")\"")
+        settings.journal.note(name, "stop", "sharing \"\(share.title ?? "")\"")
         try await waiting("to stop sharing") { try await mirror.container.stopSharing(share, in: mirror.own) }
     }
 
@@ -241,7 +246,7 @@ extension DemoClient {
     func leave() async throws {
         let mirror = try reachable()
         let share = try await theirShare()
-        place.journal.note(name, "leave", "\"\(share.title ?? "")\"")
+        settings.journal.note(name, "leave", "\"\(share.title ?? "")\"")
         try await waiting("to leave the list") { try await mirror.container.leaveShare(share, in: mirror.others) }
     }
 
@@ -262,7 +267,7 @@ extension DemoClient {
     }
 
     private func recordName(of user: String) throws -> String {
-        guard let name = place.people.recordName(of: user) else {
+        guard let name = settings.people.recordName(of: user) else {
             throw CommandFailure(.failed, "The record name of \(user) is not known yet. Retry in a moment.")
         }
         return name

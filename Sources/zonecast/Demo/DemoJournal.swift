@@ -40,15 +40,15 @@ final class DemoJournal: Sendable {
         /// Write requests in flight.
         var writes: Set<Int> = []
         var lastWrite = 0
-        var held: [Held] = []
+        var delayed: [DelayedStep] = []
     }
 
     /// A step that a client received while write requests were in flight, which may be its cause.
     ///
     /// The relay commits, then sends notices: a notice may arrive before the writer's response, by which the commit
     /// becomes known. The log shows them in causal order.
-    private struct Held {
-        var step: DemoOverheard.Step
+    private struct DelayedStep {
+        var step: DemoTranscript.Step
         var client: String
         var writes: Set<Int>
     }
@@ -64,24 +64,24 @@ final class DemoJournal: Sendable {
 
     func note(_ who: String, _ what: String, _ detail: String) {
         state.withLock { state in
-            let step = DemoOverheard.Step(who, what, detail)
+            let step = DemoTranscript.Step(who, what, detail)
             // After the same client's earlier steps that are still held back.
-            guard let last = state.held.last(where: { $0.client == who }) else { return take(step, &state) }
-            state.held.append(Held(step: step, client: who, writes: last.writes))
+            guard let last = state.delayed.last(where: { $0.client == who }) else { return take(step, &state) }
+            state.delayed.append(DelayedStep(step: step, client: who, writes: last.writes))
         }
     }
 
     /// Logs a step that a client received from the relay, after the writes in flight.
-    func hear(_ step: DemoOverheard.Step, by client: String) {
+    func received(_ step: DemoTranscript.Step, by client: String) {
         state.withLock { state in
-            let isFirst = state.writes.isEmpty && !state.held.contains { $0.client == client }
+            let isFirst = state.writes.isEmpty && !state.delayed.contains { $0.client == client }
             guard !isFirst else { return take(step, &state) }
-            state.held.append(Held(step: step, client: client, writes: state.writes))
+            state.delayed.append(DelayedStep(step: step, client: client, writes: state.writes))
         }
     }
 
     /// Returns the write's number, for `writeEnded`.
-    func writeBegins() -> Int {
+    func writeStarted() -> Int {
         state.withLock { state in
             state.lastWrite += 1
             state.writes.insert(state.lastWrite)
@@ -90,24 +90,24 @@ final class DemoJournal: Sendable {
     }
 
     /// Called when a write is answered or has failed; `steps` come from the response.
-    func writeEnded(_ number: Int, of client: String, _ steps: [DemoOverheard.Step]) {
+    func writeEnded(_ number: Int, of client: String, _ steps: [DemoTranscript.Step]) {
         state.withLock { state in
             // The client's earlier steps come first.
             release(&state) { $0.client == client }
             for step in steps { take(step, &state) }
             state.writes.remove(number)
-            for index in state.held.indices { state.held[index].writes.remove(number) }
+            for index in state.delayed.indices { state.delayed[index].writes.remove(number) }
             release(&state) { $0.writes.isEmpty }
         }
     }
 
-    private func release(_ state: inout State, _ isDue: (Held) -> Bool) {
-        let due = state.held.filter(isDue)
-        state.held.removeAll(where: isDue)
-        for held in due { take(held.step, &state) }
+    private func release(_ state: inout State, _ isDue: (DelayedStep) -> Bool) {
+        let due = state.delayed.filter(isDue)
+        state.delayed.removeAll(where: isDue)
+        for delayed in due { take(delayed.step, &state) }
     }
 
-    private func take(_ step: DemoOverheard.Step, _ state: inout State) {
+    private func take(_ step: DemoTranscript.Step, _ state: inout State) {
         take(DemoLine(seconds: seconds, who: step.who, what: step.what, detail: step.detail), &state)
     }
 
@@ -167,7 +167,7 @@ extension [Double] {
 }
 
 /// Translates a client's requests and responses into log steps; a pure function of the exchanged bytes.
-enum DemoOverheard {
+enum DemoTranscript {
     struct Step: Equatable, Sendable {
         var who: String
         var what: String

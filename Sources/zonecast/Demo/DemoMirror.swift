@@ -17,18 +17,18 @@ final class DemoMirror: Sendable {
     let own: StoreID
     let others: StoreID
     let board: StoreID
-    private let place: DemoPlace
+    private let settings: DemoSettings
 
     /// `path` is the common prefix of the files' paths.
-    init(_ cloud: CKContainer, path: String, _ place: DemoPlace) {
-        self.place = place
+    init(_ cloud: CKContainer, path: String, _ settings: DemoSettings) {
+        self.settings = settings
         var own = StoreDescription(
             url: URL(fileURLWithPath: path + "-private.sqlite"),
             configuration: "notes",
             cloud: CloudOptions(container: cloud)
         )
         own.cloud?.usesPrefix = false
-        own.cloud?.zoneName = place.zoneName
+        own.cloud?.zoneName = settings.zoneName
         var others = own
         others.url = URL(fileURLWithPath: path + "-shared.sqlite")
         others.cloud?.scope = .shared
@@ -40,7 +40,7 @@ final class DemoMirror: Sendable {
             cloud: CloudOptions(container: cloud, scope: .public)
         )
         board.cloud?.usesPrefix = false
-        board.cloud?.pollInterval = place.boardInterval
+        board.cloud?.pollInterval = settings.boardInterval
         var conditions = MirrorConditions()
         conditions.shortestPoll = .seconds(1)
         container = MirroredContainer(model: Self.model, stores: [own, others, board], conditions: conditions)
@@ -54,12 +54,12 @@ final class DemoMirror: Sendable {
     func notes(in store: StoreID) throws -> [DemoNote] {
         var request = FetchRequest(DemoNote.self)
         request.affectedStores = [store]
-        return try container.newBackgroundContext().fetch(request).filter { place.isOurs($0.name) }
+        return try container.newBackgroundContext().fetch(request).filter { settings.belongsToRun($0.name) }
             .sorted { $0.name < $1.name }
     }
 
     func posts() throws -> [DemoPost] {
-        try container.newBackgroundContext().fetch(DemoPost.self).filter { place.isOurs($0.id.text) }
+        try container.newBackgroundContext().fetch(DemoPost.self).filter { settings.belongsToRun($0.id.text) }
             .sorted { $0.id < $1.id }
     }
 
@@ -70,18 +70,18 @@ final class DemoMirror: Sendable {
     }
 
     /// Returns everything that a pane shows.
-    func holdings() async throws -> DemoHoldings {
-        var holdings = DemoHoldings()
+    func contents() async throws -> DemoContents {
+        var contents = DemoContents()
         let zones = try await container.zones(in: own)
-        holdings.lists = try await lists(in: own, zones)
-        let shared = Set(holdings.lists.flatMap(\.notes).map(\.name))
-        holdings.notes = try notes(in: own).filter { !shared.contains($0.name) }
-        holdings.lists += try await lists(in: others, container.zones(in: others))
-        holdings.posts = try posts().map(\.text)
-        holdings.pending = try await pending()
-        let home = zones.first { $0.name == place.zoneName }
-        if let token = home?.token.flatMap({ ChangeToken(encoded: $0) }) { holdings.token = "\(token.position)" }
-        return holdings
+        contents.lists = try await lists(in: own, zones)
+        let shared = Set(contents.lists.flatMap(\.notes).map(\.name))
+        contents.notes = try notes(in: own).filter { !shared.contains($0.name) }
+        contents.lists += try await lists(in: others, container.zones(in: others))
+        contents.posts = try posts().map(\.text)
+        contents.pending = try await pending()
+        let home = zones.first { $0.name == settings.zoneName }
+        if let token = home?.token.flatMap({ ChangeToken(encoded: $0) }) { contents.token = "\(token.position)" }
+        return contents
     }
 
     /// Returns the shared lists, without their notes.
@@ -109,7 +109,7 @@ final class DemoMirror: Sendable {
     }
 
     private func name(of participant: CKShare.Participant) -> String {
-        place.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "unknown"
+        settings.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "unknown"
     }
 
     // MARK: Changes

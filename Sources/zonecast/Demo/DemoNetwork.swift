@@ -14,27 +14,27 @@ final class DemoNetwork: RelayTransport, SocketConnector {
     private let http: any RelayTransport
     private let sockets = SystemSockets.connector
     private let state = Mutex(State())
-    private let heard: @Sendable (Notice) -> Void
-    private let sending: @Sendable (RelayRequest) -> Int?
-    private let answered: @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
+    private let onNotice: @Sendable (Notice) -> Void
+    private let onRequest: @Sendable (RelayRequest) -> Int?
+    private let onResponse: @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
 
     /// Creates the transport.
     ///
     /// - Parameters:
     ///   - url: The relay's address.
-    ///   - heard: Called with each notice.
-    ///   - sending: Called before each request; may return a number for it.
-    ///   - answered: Called with the request, the response (`nil` if it failed) and that number.
+    ///   - onNotice: Called with each notice.
+    ///   - onRequest: Called before each request; may return a number for it.
+    ///   - onResponse: Called with the request, the response (`nil` if it failed) and that number.
     init(
         url: URL,
-        heard: @escaping @Sendable (Notice) -> Void,
-        sending: @escaping @Sendable (RelayRequest) -> Int?,
-        answered: @escaping @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
+        onNotice: @escaping @Sendable (Notice) -> Void,
+        onRequest: @escaping @Sendable (RelayRequest) -> Int?,
+        onResponse: @escaping @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
     ) {
         http = NetworkTransport.to(url, timeout: 15)
-        self.heard = heard
-        self.sending = sending
-        self.answered = answered
+        self.onNotice = onNotice
+        self.onRequest = onRequest
+        self.onResponse = onResponse
     }
 
     var isOnline: Bool { state.withLock { $0.isOnline } }
@@ -55,17 +55,17 @@ final class DemoNetwork: RelayTransport, SocketConnector {
 
     func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         guard isOnline else { throw .offline }
-        let number = sending(request)
+        let number = onRequest(request)
         let response: RelayResponse
         do throws(TransportError) {
             response = try await http.send(request)
             // A response that arrives after going offline is lost, as it would be.
             guard isOnline else { throw .answerLost("the client was taken offline") }
         } catch {
-            answered(request, nil, number)
+            onResponse(request, nil, number)
             throw error
         }
-        answered(request, response, number)
+        onResponse(request, response, number)
         return response
     }
 
@@ -83,17 +83,17 @@ final class DemoNetwork: RelayTransport, SocketConnector {
             return state.lastSocket
         }
         let socket = sockets.connect(to: address, subprotocol: subprotocol) { [weak self] event in
-            self?.overhear(event, number)
+            self?.socketReceived(event, number)
             deliver(event)
         }
         state.withLock { $0.sockets[number] = (socket, deliver) }
         return socket
     }
 
-    private func overhear(_ event: SocketEvent, _ number: Int) {
+    private func socketReceived(_ event: SocketEvent, _ number: Int) {
         switch event {
         case .text(let bytes):
-            if case .notice(let notice)? = try? ServerFrame(decoding: bytes) { heard(notice) }
+            if case .notice(let notice)? = try? ServerFrame(decoding: bytes) { onNotice(notice) }
         case .closed, .refused: _ = state.withLock { $0.sockets.removeValue(forKey: number) }
         case .opened, .pong: break
         }

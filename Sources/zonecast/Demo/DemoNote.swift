@@ -93,7 +93,7 @@ struct DemoList: Equatable, Sendable {
 }
 
 /// The contents of one client's files, at one moment.
-struct DemoHoldings: Equatable, Sendable {
+struct DemoContents: Equatable, Sendable {
     /// The user's own notes that are not shared.
     var notes: [DemoNote] = []
     var lists: [DemoList] = []

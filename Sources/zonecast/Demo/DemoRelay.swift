@@ -59,7 +59,7 @@ final class DemoRelay: Sendable {
             "the relay to say that it is ready"
         ) { [folder] in
             for await line in lines where line.hasPrefix("ready http://") { return line }
-            throw CommandFailure(.failed, "The relay ended before it was ready: \(Self.lastWords(in: folder))")
+            throw CommandFailure(.failed, "The relay ended before it was ready: \(Self.lastLogLine(in: folder))")
         }
         guard let port = ready.split(separator: ":").last.flatMap({ Int($0) }) else {
             throw CommandFailure(.failed, "The relay's ready line contains no port: \(ready)")
@@ -68,11 +68,11 @@ final class DemoRelay: Sendable {
     }
 
     /// Throws if the relay ends without `kill` or `stop`, so that callers do not wait in vain.
-    func untilItEndsByItself() async throws {
+    func throwWhenEnded() async throws {
         while state.withLock({ !$0.isMeantToRun || $0.process?.isRunning == true }) {
             try await Task.sleep(for: .milliseconds(200))
         }
-        let words = Self.lastWords(in: folder)
+        let words = Self.lastLogLine(in: folder)
         throw CommandFailure(.failed, "The demo's relay has stopped unexpectedly. Its last log line: \(words)")
     }
 
@@ -112,7 +112,7 @@ final class DemoRelay: Sendable {
     }
 
     /// Returns the relay's last log line; the log is deleted with the demo's folder.
-    private static func lastWords(in folder: String) -> String {
+    private static func lastLogLine(in folder: String) -> String {
         let log = (try? String(contentsOfFile: folder + "/relay.log", encoding: .utf8)) ?? ""
         let last = log.split(separator: "\n").last.map(String.init) ?? "the log is empty."
         return last.hasPrefix("zonecast: ") ? String(last.dropFirst("zonecast: ".count)) : last
@@ -145,14 +145,14 @@ final class DemoRelay: Sendable {
 /// Polls a relay that the demo did not start, to detect that it has stopped.
 ///
 /// Clients would wait for minutes before they report it.
-final class DemoPulse: Sendable {
+final class DemoHealthMonitor: Sendable {
     private struct State {
         var lastAnswer = ContinuousClock.now
         var isAnswering = true
     }
 
     /// The time without a response after which it is logged, and after which a script is aborted.
-    private static let patience = Duration.seconds(3)
+    private static let timeout = Duration.seconds(3)
     private static let end = Duration.seconds(15)
 
     private let url: URL
@@ -182,7 +182,7 @@ final class DemoPulse: Sendable {
     }
 
     /// Throws when the relay is lost.
-    func untilLost() async throws {
+    func throwWhenLost() async throws {
         while !isLost { try await Task.sleep(for: .milliseconds(200)) }
         throw CommandFailure(
             .unreachable,
@@ -204,7 +204,7 @@ final class DemoPulse: Sendable {
     }
 
     private func look() {
-        let isAnswering = silence < Self.patience
+        let isAnswering = silence < Self.timeout
         let hasChanged = state.withLock { state in
             defer { state.isAnswering = isAnswering }
             return state.isAnswering != isAnswering

@@ -7,7 +7,7 @@ struct DemoScreen: Equatable, Sendable {
         var device: String
         var isOnline: Bool
         var isLive: Bool
-        var holdings: DemoHoldings
+        var contents: DemoContents
         /// The selected note, on which keys act.
         var selectedNote: String?
         /// `nil`: a poll is in progress, or polling is paused.
@@ -92,7 +92,7 @@ struct DemoScreen: Equatable, Sendable {
     /// Green: up to date; yellow: pending or behind; red: offline.
     private func dots(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
         let newest = Dictionary(grouping: panes, by: \.user)
-            .compactMapValues { $0.max { Int($0.holdings.token) ?? 0 < Int($1.holdings.token) ?? 0 }?.holdings.all }
+            .compactMapValues { $0.max { Int($0.contents.token) ?? 0 < Int($1.contents.token) ?? 0 }?.contents.all }
         let perLine = max(1, width / 4)
         var lines = ["\(panes.count) clients", "● up to date  ◐ behind or pending  ○ offline", ""]
             .map { paint.fit($0, width) }
@@ -100,7 +100,7 @@ struct DemoScreen: Equatable, Sendable {
             let row = panes[start..<min(start + perLine, panes.count)].enumerated().map { offset, pane in
                 let mark = start + offset == selected ? ">" : " "
                 if !pane.isOnline { return mark + paint.red("○") + "  " }
-                let isBehind = !pane.isLive || pane.holdings.all != newest[pane.user] || pane.holdings.pending > 0
+                let isBehind = !pane.isLive || pane.contents.all != newest[pane.user] || pane.contents.pending > 0
                 return mark + (isBehind ? paint.yellow("◐") : paint.green("●")) + "  "
             }
             lines.append(row.joined() + String(repeating: " ", count: width - 4 * row.count))
@@ -137,17 +137,18 @@ struct DemoColumn {
     }
 
     private func content(_ room: Int) -> [String] {
-        let held = pane.holdings
-        let posts = held.posts.suffix(room >= 12 ? 2 : 1).map { "  \($0)" }
-        let pending = held.pending > 0 ? isNarrow ? "  ✎ \(held.pending)" : "  ✎ pending \(held.pending)" : ""
-        let head = (isNarrow ? "Notes  token " : "PRIVATE Notes  token ") + held.token + pending
+        let contents = pane.contents
+        let posts = contents.posts.suffix(room >= 12 ? 2 : 1).map { "  \($0)" }
+        let pending =
+            contents.pending > 0 ? isNarrow ? "  ✎ \(contents.pending)" : "  ✎ pending \(contents.pending)" : ""
+        let head = (isNarrow ? "Notes  token " : "PRIVATE Notes  token ") + contents.token + pending
         let poll = pane.isOnline ? pane.secondsToPoll.map { "next \($0) s" } ?? "polling" : "paused"
         let foot = ["PUBLIC Board  \(poll)"] + posts
         let middle = max(0, room - 1 - foot.count)
-        let wanted = held.lists.reduce(0) { $0 + 1 + $1.notes.count }
+        let wanted = contents.lists.reduce(0) { $0 + 1 + $1.notes.count }
         // Lists get the space that the user's own notes leave, at least half of it.
-        let shared = lists(held.lists, min(wanted, max(middle / 2, middle - held.notes.count)))
-        let own = notes(held.notes, middle - shared.count)
+        let shared = lists(contents.lists, min(wanted, max(middle / 2, middle - contents.notes.count)))
+        let own = notes(contents.notes, middle - shared.count)
         let blank = Array(repeating: "", count: max(0, middle - own.count - shared.count))
         return Array(([head] + own + blank + shared + foot).prefix(room))
     }

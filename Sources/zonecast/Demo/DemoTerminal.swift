@@ -5,14 +5,14 @@ import Synchronization
 ///
 /// Restored on every exit.
 enum DemoTerminal {
-    private struct Taken {
+    private struct SavedMode {
         var before: termios
         /// The current contents, so that an equal frame is not drawn again.
         var shown: [String] = []
         var size = (width: 0, height: 0)
     }
 
-    private static let taken = Mutex<Taken?>(nil)
+    private static let taken = Mutex<SavedMode?>(nil)
 
     static var size: (width: Int, height: Int) {
         var size = winsize()
@@ -33,7 +33,7 @@ enum DemoTerminal {
     static func take() {
         var state = termios()
         guard tcgetattr(STDIN_FILENO, &state) == 0 else { return }
-        taken.withLock { $0 = Taken(before: state) }
+        taken.withLock { $0 = SavedMode(before: state) }
         state.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &state)
         write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")

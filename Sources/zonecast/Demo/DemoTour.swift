@@ -17,7 +17,7 @@ final class DemoTour: Sendable {
     /// The first scene's p50, for the last line.
     private let median = Mutex<Double?>(nil)
     /// The number of writes that the scenes expect to be refused.
-    private let refusalsWanted = Mutex(0)
+    private let expectedRefusals = Mutex(0)
 
     var journal: DemoJournal { world.journal }
 
@@ -25,14 +25,14 @@ final class DemoTour: Sendable {
 
     /// Plays all scenes; returns whether all checks passed.
     func play() async -> Bool {
-        var held = 0
+        var passed = 0
         let refusals = world.ledger.refusals
         let scenes = scenes
         for (number, scene) in scenes.enumerated() {
             journal.note("tour", "scene \(number + 1)", scene.title)
             do {
                 let found = try await scene.play()
-                held += 1
+                passed += 1
                 journal.note("tour", "check \(number + 1)", "✔ \(scene.title): \(found)")
             } catch {
                 // Cancelled by the caller, who reports the reason.
@@ -43,7 +43,7 @@ final class DemoTour: Sendable {
             }
             try? await world.rest(4)
         }
-        return await conclude(held: held, of: scenes.count, refusalsBefore: refusals)
+        return await conclude(passed: passed, of: scenes.count, refusalsBefore: refusals)
     }
 
     private var scenes: [Scene] {
@@ -72,26 +72,26 @@ final class DemoTour: Sendable {
         for client in world.clients where !client.isOnline { await client.goOnline() }
     }
 
-    private func conclude(held: Int, of count: Int, refusalsBefore: Int) async -> Bool {
+    private func conclude(passed: Int, of count: Int, refusalsBefore: Int) async -> Bool {
         let refused = world.ledger.refusals - refusalsBefore
-        let wanted = refusalsWanted.withLock { $0 }
+        let wanted = expectedRefusals.withLock { $0 }
         do {
-            try await world.settle()
-            let verdict = try await world.judge()
+            try await world.waitUntilEqual()
+            let comparison = try await world.compareWithRelay()
             let facts = [
-                "\(world.clients.count) mirrors equal the relay", "\(verdict.lost) lost",
-                "\(verdict.duplicated) duplicated",
+                "\(world.clients.count) mirrors equal the relay", "\(comparison.lost) lost",
+                "\(comparison.duplicated) duplicated",
                 "\(refused) write\(refused == 1 ? "" : "s") refused" + (refused == wanted ? " as expected" : ""),
                 median.withLock { $0 }.map { String(format: "p50 %.0f ms from save to shown", $0) },
-                "\(held) of \(count) scenes passed",
+                "\(passed) of \(count) scenes passed",
             ]
-            let holds = held == count && refused == wanted
+            let holds = passed == count && refused == wanted
             let mark = refused == wanted ? "" : "✘ \(wanted) refusals expected · "
             journal.conclude("tour", mark + facts.compactMap { $0 }.joined(separator: " · "))
             return holds
         } catch {
             guard !Task.isCancelled else { return false }
-            journal.conclude("tour", "✘ \(Self.words(error)) · \(held) of \(count) scenes passed")
+            journal.conclude("tour", "✘ \(Self.words(error)) · \(passed) of \(count) scenes passed")
             return false
         }
     }
@@ -103,10 +103,10 @@ final class DemoTour: Sendable {
 
     // MARK: Shared by scenes
 
-    func keepMedian(_ delays: [Double]) { median.withLock { $0 = delays.percentile(0.5) } }
+    func recordMedian(_ delays: [Double]) { median.withLock { $0 = delays.percentile(0.5) } }
 
     /// Records that a scene expects one refused write.
-    func wantedRefusal() { refusalsWanted.withLock { $0 += 1 } }
+    func expectRefusal() { expectedRefusals.withLock { $0 += 1 } }
 
     /// Waits until a client shows a version of a note.
     func wait(for note: DemoNote, on clients: DemoClient...) async throws {
@@ -124,7 +124,7 @@ final class DemoTour: Sendable {
 /// Scenes with one user's devices, the public board and failures.
 extension DemoTour {
     func twoDevices() async throws -> String {
-        try await world.settle()
+        try await world.waitUntilEqual()
         journal.countDelays(true)
         defer { journal.countDelays(false) }
         let titles = [
@@ -138,8 +138,8 @@ extension DemoTour {
             try await world.rest(number < 3 ? 1 : 0.2)
         }
         try world.add("Feed the cat", on: world.tablet)
-        try await world.settle()
-        keepMedian(journal.delays)
+        try await world.waitUntilEqual()
+        recordMedian(journal.delays)
         let median = journal.delays.percentile(0.5) ?? 0
         return String(format: "mirrors equal, p50 %.0f ms from save on one to shown on the other", median)
     }
@@ -161,7 +161,7 @@ extension DemoTour {
         await laptop.goOnline()
         try await waitUntilSent(laptop)
         try await wait(for: added, on: phone)
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "2 pending before the restart and after it, 0 pending once back online, mirrors equal"
     }
 
@@ -190,7 +190,7 @@ extension DemoTour {
         try await world.rest()
         await phone.goOnline()
         try await wait(for: DemoNote(name: base.name, title: "Pack: said the phone", done: true), on: phone, laptop)
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "different fields: both kept; same field: the edit that arrives last wins (policy: mine over theirs)"
     }
 
@@ -213,12 +213,12 @@ extension DemoTour {
         try await Wait.until("the note to disappear from \(laptop.name)") {
             !laptop.notes().contains { $0.name == note.name }
         }
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "deleted everywhere; the tombstone reached \(laptop.name) when it came back"
     }
 
     func publicBoard() async throws -> String {
-        let interval = world.place.boardInterval
+        let interval = world.settings.boardInterval
         journal.note("tour", "board", "polled every \(interval.inWords) here instead of every 30 minutes; no notices")
         let post = try world.tablet.post("Lost: one umbrella")
         let clients = world.clients
@@ -226,12 +226,12 @@ extension DemoTour {
         try await Wait.until("every board to show the post", upTo: limit) {
             clients.allSatisfy { $0.board()[post] != nil }
         }
-        try await world.settle()
+        try await world.waitUntilEqual()
         try world.tablet.hide(post)
         try await Wait.until("every board to hide the post", upTo: limit) {
             clients.allSatisfy { $0.board()[post] == nil }
         }
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "equal after one poll; hidden again by a soft delete, since polls do not see deletions"
     }
 
@@ -251,7 +251,7 @@ extension DemoTour {
         try await world.rest()
         try await relay.start()
         journal.note("relay", "restart", "on the same folder and port, \(pending) changes pending in the clients")
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "60 writes, \(pending) of them pending at the restart; 0 lost, 0 duplicated"
     }
 
@@ -259,7 +259,7 @@ extension DemoTour {
         journal.countDelays(true)
         defer { journal.countDelays(false) }
         for client in world.clients { try world.add("Greetings from \(client.name)", on: client) }
-        try await world.settle()
+        try await world.waitUntilEqual()
         let delays = journal.delays
         return String(
             format: "%d concurrent writes reached all clients; save to shown: p50 %.0f ms, p95 %.0f ms",
@@ -297,7 +297,7 @@ extension DemoTour {
         let refusals = world.ledger.refusals
         tent.done = true
         try tablet.save(tent)
-        wantedRefusal()
+        expectRefusal()
         let ledger = world.ledger
         try await Wait.until("the relay to refuse bob's write") { ledger.refusals > refusals }
         tent.done = false
@@ -308,7 +308,7 @@ extension DemoTour {
         try phone.save(guitar)
         try await wait(for: guitar, on: tablet, laptop)
         try await waitUntilSent(tablet)
-        try await world.settle()
+        try await world.waitUntilEqual()
         guard tablet.notes().contains(own), !phone.notes().contains(own) else {
             throw CommandFailure(.failed, "bob's own note is not private.")
         }
@@ -331,7 +331,7 @@ extension DemoTour {
         try await world.rest()
         let added = try world.add("Bring the matches", on: tablet, into: try await tablet.theirShare())
         try await wait(for: added, on: phone, laptop)
-        try await world.settle()
+        try await world.waitUntilEqual()
         let took = String(format: "%.0f ms", delay)
         return "the permission came by a notice; bob's edit and new note reached alice, the edit after \(took)"
     }
@@ -341,7 +341,7 @@ extension DemoTour {
         let (count, before) = (phone.notes().count, tablet.notes().count)
         try await phone.remove("bob")
         try await waitForNothingShared(on: tablet)
-        try await world.settle()
+        try await world.waitUntilEqual()
         guard phone.notes().count == count, laptop.notes().count == count, tablet.notes().count == before else {
             throw CommandFailure(.failed, "Notes disappeared that are not part of the list.")
         }
@@ -361,14 +361,14 @@ extension DemoTour {
         try await phone.stopSharing()
         for client in [phone, laptop] {
             try await Wait.until("the notes to be private again on \(client.name)") {
-                let holdings = await client.holdings()
-                return holdings.lists.isEmpty && holdings.notes == list
+                let contents = await client.contents()
+                return contents.lists.isEmpty && contents.notes == list
             }
         }
         try await world.rest()
         await tablet.goOnline()
         try await waitForNothingShared(on: tablet)
-        try await world.settle()
+        try await world.waitUntilEqual()
         return "all \(list.count) notes are private to alice again on both devices, including bob's; bob has none"
     }
 

@@ -5,7 +5,7 @@ import ZoneMirror
 
 /// The relay and clients of one demo, and the check that every mirror equals the relay.
 final class DemoWorld: Sendable {
-    let place: DemoPlace
+    let settings: DemoSettings
     let clients: [DemoClient]
     /// The demo's relay; `nil` if it uses another one, which it cannot kill.
     let relay: DemoRelay?
@@ -13,26 +13,26 @@ final class DemoWorld: Sendable {
     let pace: Duration
     private let observer: DemoObserver
     /// Monitors a relay that the demo did not start.
-    private let pulse: DemoPulse
+    private let healthMonitor: DemoHealthMonitor
     private let watching = Mutex<Task<Void, Never>?>(nil)
 
-    var journal: DemoJournal { place.journal }
-    var ledger: DemoLedger { place.ledger }
+    var journal: DemoJournal { settings.journal }
+    var ledger: DemoLedger { settings.ledger }
     var phone: DemoClient { clients[0] }
     var laptop: DemoClient { clients[1] }
     var tablet: DemoClient { clients[2] }
 
     /// Creates all clients without opening them.
-    init(_ place: DemoPlace, relay: DemoRelay?, clients count: Int, pace: Duration) {
-        self.place = place
+    init(_ settings: DemoSettings, relay: DemoRelay?, clients count: Int, pace: Duration) {
+        self.settings = settings
         self.relay = relay
         self.pace = pace
-        observer = DemoObserver(place)
-        pulse = DemoPulse(place.url, place.journal)
+        observer = DemoObserver(settings)
+        healthMonitor = DemoHealthMonitor(settings.url, settings.journal)
         let named = [("alice", "phone"), ("alice", "laptop"), ("bob", "tablet")]
         clients = (0..<max(3, count)).map { number in
             let (user, device) = number < 3 ? named[number] : (number % 2 == 0 ? "bob" : "alice", "device\(number + 1)")
-            return DemoClient(user, device, at: place)
+            return DemoClient(user, device, at: settings)
         }
     }
 
@@ -40,15 +40,15 @@ final class DemoWorld: Sendable {
     func checkRelay() async throws {
         for user in ["alice", "bob"] {
             do {
-                try await observer.greet(user)
+                try await observer.fetchRecordName(user)
             } catch let error as CKError {
-                let address = place.url.absoluteString
+                let address = settings.url.absoluteString
                 switch error.code {
                 case .networkFailure, .networkUnavailable, .serverResponseLost:
-                    let trouble = await (try? RelayAddress(address))?.trouble().map { " The one at \($0)." }
+                    let problem = await (try? RelayAddress(address))?.problem().map { " The one at \($0)." }
                     throw CommandFailure(
                         .unreachable,
-                        "No relay answers at \(address).\(trouble ?? "") Start one: zonecast serve --dev"
+                        "No relay answers at \(address).\(problem ?? "") Start one: zonecast serve --dev"
                     )
                 case .notAuthenticated:
                     throw CommandFailure(
@@ -63,20 +63,21 @@ final class DemoWorld: Sendable {
     }
 
     /// Whether the relay is running, as far as is known.
-    var isRelayRunning: Bool { relay?.isRunning ?? pulse.isAnswering }
+    var isRelayRunning: Bool { relay?.isRunning ?? healthMonitor.isAnswering }
 
     /// Returns the result of `body`, or throws if the relay stops meanwhile.
-    func whileItAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result
+    func whileRelayAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws
+        -> Result
     {
-        if let relay { return try await Wait.race(body, unless: { try await relay.untilItEndsByItself() }) }
-        watching.withLock { task in task = task ?? Task { [pulse] in await pulse.watch() } }
-        return try await Wait.race(body, unless: { [pulse] in try await pulse.untilLost() })
+        if let relay { return try await Wait.race(body, unless: { try await relay.throwWhenEnded() }) }
+        watching.withLock { task in task = task ?? Task { [healthMonitor] in await healthMonitor.watch() } }
+        return try await Wait.race(body, unless: { [healthMonitor] in try await healthMonitor.throwWhenLost() })
     }
 
     /// Opens all clients and waits until each is connected and has fetched its databases once.
-    func ready() async throws {
+    func openClients() async throws {
         for client in clients { try await client.begin() }
-        let address = place.url.absoluteString
+        let address = settings.url.absoluteString
         try await Wait.until("every client to be connected to \(address)", upTo: .seconds(120)) { [clients] in
             for client in clients where !(await client.isReady()) { return false }
             return true
@@ -95,7 +96,7 @@ final class DemoWorld: Sendable {
     func close() async {
         watching.withLock { $0?.cancel() }
         // A lost relay cannot be cleaned up.
-        let isElsewhere = relay == nil && !pulse.isLost
+        let isElsewhere = relay == nil && !healthMonitor.isLost
         if isElsewhere {
             // A remaining share would keep a zone that is not recognizable as the demo's.
             for client in [phone, tablet] where (try? await client.ownShare()) != nil {
@@ -106,7 +107,7 @@ final class DemoWorld: Sendable {
         if isElsewhere {
             for user in ["alice", "bob"] {
                 _ = try? await Wait.upTo(.seconds(10), "the relay to delete the demo's records") { [observer] in
-                    try await observer.tidy(user)
+                    try await observer.deleteDemoRecords(user)
                 }
             }
         }
@@ -123,9 +124,9 @@ final class DemoWorld: Sendable {
     /// Adds a new note to the user's own zone or to a shared list.
     @discardableResult
     func add(_ title: String, on client: DemoClient, into share: CKShare? = nil) throws -> DemoNote {
-        let note = DemoNote(name: place.name("n", ledger.nextNumber), title: title)
+        let note = DemoNote(name: settings.name("n", ledger.nextNumber), title: title)
         let theirs = share?.owner.userIdentity.userRecordID?.recordName
-        let owner = share.map { $0.isOwner ? client.user : place.people.name(of: theirs) ?? "" }
+        let owner = share.map { $0.isOwner ? client.user : settings.people.name(of: theirs) ?? "" }
         ledger.added(note.name, of: owner ?? client.user)
         try client.save(note, in: share)
         return note
@@ -139,33 +140,35 @@ final class DemoWorld: Sendable {
     // MARK: Check
 
     /// The differences between the mirrors and the relay; all zero or empty if they are equal.
-    struct Verdict: Equatable, Sendable {
+    struct Comparison: Equatable, Sendable {
         var unequal: [String] = []
         var lost = 0
         var duplicated = 0
         var pending = 0
 
-        var holds: Bool { unequal.isEmpty && lost == 0 && duplicated == 0 && pending == 0 }
+        var isEqual: Bool { unequal.isEmpty && lost == 0 && duplicated == 0 && pending == 0 }
     }
 
-    func judge() async throws -> Verdict {
-        var verdict = Verdict()
+    func compareWithRelay() async throws -> Comparison {
+        var comparison = Comparison()
         let board = try await observer.board()
         for user in Set(clients.map(\.user)).sorted() {
-            let truth = try await observer.truth(of: user)
-            let there = truth.own.map(\.name)
+            let relayRecords = try await observer.relayRecords(of: user)
+            let there = relayRecords.own.map(\.name)
             let wanted = ledger.notes(of: user)
-            verdict.lost += wanted.subtracting(there).count
+            comparison.lost += wanted.subtracting(there).count
             // Duplicates of a name, or names that no client created.
-            verdict.duplicated += there.count - wanted.intersection(there).count
+            comparison.duplicated += there.count - wanted.intersection(there).count
             for client in clients where client.user == user {
-                verdict.pending += await client.pending()
-                if client.notes() != truth.own { verdict.unequal.append("\(client.name) notes") }
-                if client.sharedNotes() != truth.shared { verdict.unequal.append("\(client.name) shared notes") }
-                if client.board() != board { verdict.unequal.append("\(client.name) board") }
+                comparison.pending += await client.pending()
+                if client.notes() != relayRecords.own { comparison.unequal.append("\(client.name) notes") }
+                if client.sharedNotes() != relayRecords.shared {
+                    comparison.unequal.append("\(client.name) shared notes")
+                }
+                if client.board() != board { comparison.unequal.append("\(client.name) board") }
             }
         }
-        return verdict
+        return comparison
     }
 
     private func hasPending() async -> Bool {
@@ -174,32 +177,32 @@ final class DemoWorld: Sendable {
     }
 
     /// Waits until nothing is pending and every mirror equals the relay.
-    func settle(upTo limit: Duration = .seconds(180)) async throws {
-        let last = Mutex(Verdict())
-        let trouble = Mutex("")
+    func waitUntilEqual(upTo limit: Duration = .seconds(180)) async throws {
+        let last = Mutex(Comparison())
+        let problem = Mutex("")
         do {
             try await Wait.until("every mirror to equal the relay", upTo: limit, every: .milliseconds(40)) { [self] in
                 guard !(await hasPending()) else { return false }
                 do {
-                    let verdict = try await judge()
-                    last.withLock { $0 = verdict }
-                    return verdict.holds
+                    let comparison = try await compareWithRelay()
+                    last.withLock { $0 = comparison }
+                    return comparison.isEqual
                 } catch {
                     guard !Task.isCancelled else { return false }
-                    trouble.withLock { $0 = " The relay could not be read: \(DemoTour.words(error))" }
+                    problem.withLock { $0 = " The relay could not be read: \(DemoTour.words(error))" }
                     return false
                 }
             }
         } catch is CommandFailure {
-            let verdict = last.withLock { $0 }
-            let unequal = verdict.unequal.prefix(3).joined(separator: ", ")
+            let comparison = last.withLock { $0 }
+            let unequal = comparison.unequal.prefix(3).joined(separator: ", ")
             var pending = 0
             for client in clients { pending += await client.pending() }
             throw CommandFailure(
                 .failed,
-                "Waited \(limit.inWords) for every mirror to equal the relay: \(pending) pending, \(verdict.lost) lost, "
-                    + "\(verdict.duplicated) duplicated, different: \(unequal.isEmpty ? "none" : unequal)."
-                    + trouble.withLock { $0 }
+                "Waited \(limit.inWords) for every mirror to equal the relay: \(pending) pending, \(comparison.lost) lost, "
+                    + "\(comparison.duplicated) duplicated, different: \(unequal.isEmpty ? "none" : unequal)."
+                    + problem.withLock { $0 }
             )
         }
     }
@@ -208,25 +211,25 @@ final class DemoWorld: Sendable {
 /// Reads the relay directly, like a device without local storage.
 final class DemoObserver: Sendable {
     /// The relay's records of one user.
-    struct Truth: Equatable, Sendable {
+    struct RelayRecords: Equatable, Sendable {
         var own: [DemoNote] = []
         var shared: [DemoNote] = []
     }
 
-    private let place: DemoPlace
+    private let settings: DemoSettings
     private let containers = Mutex<[String: CKContainer]>([:])
 
-    init(_ place: DemoPlace) { self.place = place }
+    init(_ settings: DemoSettings) { self.settings = settings }
 
     /// Fetches a user's record name.
-    func greet(_ user: String) async throws {
+    func fetchRecordName(_ user: String) async throws {
         let name = try await container(of: user).userRecordID().recordName
-        place.people.meet(user, as: name)
+        settings.people.register(user, as: name)
     }
 
-    func truth(of user: String) async throws -> Truth {
+    func relayRecords(of user: String) async throws -> RelayRecords {
         let container = container(of: user)
-        return Truth(
+        return RelayRecords(
             own: try await notes(in: container.privateCloudDatabase),
             shared: try await notes(in: container.sharedCloudDatabase)
         )
@@ -244,7 +247,7 @@ final class DemoObserver: Sendable {
                 moreComing = page.moreComing
             }
         }
-        return notes.filter { place.isOurs($0.name) }.sorted { $0.name < $1.name }
+        return notes.filter { settings.belongsToRun($0.name) }.sorted { $0.name < $1.name }
     }
 
     func board() async throws -> [String: String] {
@@ -254,7 +257,7 @@ final class DemoObserver: Sendable {
         var page = try await database.records(matching: query)
         while true {
             for case (let id, .success(let record)) in page.matchResults
-            where record["deletedAt"] as Date? == nil && place.isOurs(id.recordName) {
+            where record["deletedAt"] as Date? == nil && settings.belongsToRun(id.recordName) {
                 board[id.recordName] = record["text"]
             }
             guard let cursor = page.queryCursor else { return board }
@@ -263,15 +266,17 @@ final class DemoObserver: Sendable {
     }
 
     /// Deletes everything of this run from a relay that the demo did not start.
-    func tidy(_ user: String) async throws {
+    func deleteDemoRecords(_ user: String) async throws {
         let container = container(of: user)
         for zone in try await container.privateCloudDatabase.allRecordZones()
-        where zone.zoneID.zoneName == place.zoneName || !place.isBorrowed && zone.zoneID.zoneName.contains(".share.") {
+        where zone.zoneID.zoneName == settings.zoneName
+            || !settings.usesExistingAccounts && zone.zoneID.zoneName.contains(".share.")
+        {
             try await container.privateCloudDatabase.deleteRecordZone(withID: zone.zoneID)
         }
         let query = CKQuery(recordType: DemoPost.entityName, predicate: NSPredicate(value: true))
         let page = try await container.publicCloudDatabase.records(matching: query)
-        for (id, _) in page.matchResults where place.isOurs(id.recordName) {
+        for (id, _) in page.matchResults where settings.belongsToRun(id.recordName) {
             _ = try? await container.publicCloudDatabase.deleteRecord(withID: id)
         }
     }
@@ -281,11 +286,14 @@ final class DemoObserver: Sendable {
             if let known = containers[user] { return known }
             let made = CKContainer(
                 connection: RelayConnection(
-                    container: place.container,
-                    url: place.url,
-                    credentials: RelayCredentials(apiToken: place.apiToken, webAuthToken: place.webToken(of: user)),
-                    deviceID: "\(place.run)-observer",
-                    transport: NetworkTransport.to(place.url, timeout: 10)
+                    container: settings.container,
+                    url: settings.url,
+                    credentials: RelayCredentials(
+                        apiToken: settings.apiToken,
+                        webAuthToken: settings.webToken(of: user)
+                    ),
+                    deviceID: "\(settings.run)-observer",
+                    transport: NetworkTransport.to(settings.url, timeout: 10)
                 )
             )
             containers[user] = made

@@ -68,33 +68,33 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         var report = DoctorReport(asJSON: folder.json)
-        if let url, let address = place(url) {
-            await checkElsewhere(address, &report)
+        if let url, let address = probeAddress(url) {
+            await checkRemoteRelay(address, &report)
         } else {
             await checkFolder(&report)
         }
         try report.end()
     }
 
-    private func place(_ url: String) -> ProbeAddress? {
+    private func probeAddress(_ url: String) -> ProbeAddress? {
         guard var address = ProbeAddress(url, authorities: authorities) else { return nil }
-        address.patience = timeout
+        address.timeout = timeout
         return address
     }
 
     // MARK: Elsewhere
 
-    private func checkElsewhere(_ address: ProbeAddress, _ report: inout DoctorReport) async {
+    private func checkRemoteRelay(_ address: ProbeAddress, _ report: inout DoctorReport) async {
         let checks = RelayChecks(address: address)
         let answers = await checks.publicAddress()
         report.add(answers)
         guard !quick, answers.grade != .problem else { return }
         report.add(await checks.webSocket())
         report.add(await checks.clock())
-        report.add(await roundTripElsewhere(address))
+        report.add(await remoteRoundTrip(address))
     }
 
-    private func roundTripElsewhere(_ address: ProbeAddress) async -> Finding {
+    private func remoteRoundTrip(_ address: ProbeAddress) async -> Finding {
         guard let webToken else {
             return Finding(
                 "round trip",
@@ -118,7 +118,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let checks = FolderChecks(folder: settings.data, isThorough: !quick, configuration: config)
         let storage = checks.storage()
         report.add(storage)
-        guard storage.grade != .problem || checks.opens else { return }
+        guard storage.grade != .problem || checks.isReadable else { return }
         let running = FolderLock.runningRelay(in: settings.data)
         if let running {
             await checkRelay(running, settings, &report)
@@ -184,8 +184,8 @@ struct DoctorCommand: AsyncParsableCommand {
         if let fault = await ListenError.ofTrying(settings.server) {
             // The service may be allowed to use low ports that this user may not; a port in use is a problem for every
             // user.
-            if case .notAllowed = fault, !quick { return idle(.advice, settings, fault) }
-            return idle(.problem, settings, fault)
+            if case .notAllowed = fault, !quick { return cannotStart(.advice, settings, fault) }
+            return cannotStart(.problem, settings, fault)
         }
         if isEnabledService {
             return Finding(
@@ -203,7 +203,7 @@ struct DoctorCommand: AsyncParsableCommand {
         )
     }
 
-    private func idle(_ grade: Finding.Grade, _ settings: ServeSettings, _ fault: ListenError) -> Finding {
+    private func cannotStart(_ grade: Finding.Grade, _ settings: ServeSettings, _ fault: ListenError) -> Finding {
         Finding(
             "listening",
             grade,
@@ -218,20 +218,20 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     private func checkRelay(_ running: String?, _ settings: ServeSettings, _ report: inout DoctorReport) async {
-        guard var local = place(running ?? "http://\(settings.address)") else { return }
-        local.connectsToItself()
+        guard var local = probeAddress(running ?? "http://\(settings.address)") else { return }
+        local.resolveWildcard()
         let checks = RelayChecks(address: local)
         let listening = await checks.listening()
         report.add(listening)
         guard !quick, listening.grade != .problem else { return }
         // A relay started with flags may use certificate files that these settings do not name.
-        if settings.server.tls == nil, let shown = await checks.shownCertificate() { report.add(shown) }
-        let outside = settings.signIn.publicURL.flatMap { place($0) }
-        let way = RelayChecks(address: outside ?? local)
-        report.add(outside == nil ? noPublicAddress : await way.publicAddress())
-        report.add(await way.webSocket())
-        report.add(await way.clock())
-        report.add(await roundTrip(through: way.address, data: settings.data))
+        if settings.server.tls == nil, let shown = await checks.servedCertificate() { report.add(shown) }
+        let outside = settings.signIn.publicURL.flatMap { probeAddress($0) }
+        let publicChecks = RelayChecks(address: outside ?? local)
+        report.add(outside == nil ? noPublicAddress : await publicChecks.publicAddress())
+        report.add(await publicChecks.webSocket())
+        report.add(await publicChecks.clock())
+        report.add(await roundTrip(through: publicChecks.address, data: settings.data))
     }
 
     private var noPublicAddress: Finding {
@@ -250,15 +250,15 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         do {
             let accounts = try AccountStore(folder: data)
-            let visit = try DoctorVisit(accounts)
-            defer { visit.end(accounts) }
-            return await RoundTrip(address: address, credentials: visit.credentials).check()
+            let session = try DoctorSession(accounts)
+            defer { session.end(accounts) }
+            return await RoundTrip(address: address, credentials: session.credentials).check()
         } catch {
-            return Self.noSignIn(error, in: data)
+            return Self.signInFailed(error, in: data)
         }
     }
 
-    static func noSignIn(_ error: any Error, in data: String) -> Finding {
+    static func signInFailed(_ error: any Error, in data: String) -> Finding {
         let reason =
             switch error {
             case DirectoryError.unavailable(let text): text

@@ -9,8 +9,8 @@ import RelayStore
 /// The checks of a data folder; they work with and without a running relay.
 struct FolderChecks: Sendable {
     /// Free bytes below which a relay will soon refuse writes.
-    private static let leastFree: Int64 = 500_000_000
-    private static let comfortablyFree: Int64 = 2_000_000_000
+    private static let minimumFree: Int64 = 500_000_000
+    private static let recommendedFree: Int64 = 2_000_000_000
 
     let folder: String
     /// Whether to read every page of every SQLite file.
@@ -21,13 +21,13 @@ struct FolderChecks: Sendable {
     var configuration: String?
 
     /// The options that name the same folder or configuration, for suggested commands.
-    private var again: String {
+    private var folderOption: String {
         configuration.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)"
     }
 
     func storage() -> Finding {
         if let refusal = FolderAccess.refusal(folder) {
-            return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(again)")
+            return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(folderOption)")
         }
         if AccountStore.isLost(in: folder) {
             return damaged("\(folder)/relay.sqlite is missing or empty; no user can reach their data without it")
@@ -40,15 +40,15 @@ struct FolderChecks: Sendable {
                 next: "name the folder with --data, or create one: zonecast init --data \(folder.shellWord)"
             )
         }
-        if FolderLayout.isForeign(folder) { return foreign() }
-        if let fault = FolderShape(folder: folder).fault {
+        if FolderLayout.isForeign(folder) { return otherProgramsFile() }
+        if let fault = FolderStructure(folder: folder).fault {
             return Finding("storage", .problem, fault, next: "move it to another place, then start the relay again")
         }
         do {
             return try look()
         } catch let error as DirectoryError {
             if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
-            if let strange = strange() { return strange }
+            if let inaccessibleFile = inaccessibleFile() { return inaccessibleFile }
             // Without the "See: zonecast doctor" of other commands: the doctor adds its own advice.
             if case .unavailable(let text) = error { return unusable("\(folder) cannot be used: \(text)") }
             return unusable(CommandFailure(error, folder: folder).description)
@@ -58,7 +58,7 @@ struct FolderChecks: Sendable {
     }
 
     /// Whether the accounts file exists and is readable, so that the other checks are possible.
-    var opens: Bool { (try? FolderLayout.ofAccounts(in: folder).file.error == nil) == true }
+    var isReadable: Bool { (try? FolderLayout.ofAccounts(in: folder).file.error == nil) == true }
 
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
@@ -87,7 +87,7 @@ struct FolderChecks: Sendable {
                 next: "free disk space: until then the relay refuses writes; reads still work"
             )
         }
-        if let strange = strange() { return strange }
+        if let inaccessibleFile = inaccessibleFile() { return inaccessibleFile }
         let accounts = try FolderLayout.ofAccounts(in: folder)
         if let unopenable = unopenable(accounts.file) { return unopenable }
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
@@ -98,7 +98,7 @@ struct FolderChecks: Sendable {
         if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
         let free = Int64(clamping: FreeSpace.bytes(in: folder) ?? 0)
         let found = "sqlite \(version), \(accounts.journal), \(ByteText.of(free)) free, writable"
-        guard free >= Self.leastFree else {
+        guard free >= Self.minimumFree else {
             return Finding(
                 "storage",
                 .problem,
@@ -106,7 +106,7 @@ struct FolderChecks: Sendable {
                 next: "free disk space: below 0.5 GB the relay will soon refuse writes"
             )
         }
-        guard free >= Self.comfortablyFree else {
+        guard free >= Self.recommendedFree else {
             return Finding("storage", .advice, found, next: "free disk space before it is below 0.5 GB")
         }
         guard Self.isPrivate(folder) else {
@@ -158,7 +158,7 @@ struct FolderChecks: Sendable {
     /// Returns a finding if the operators' alert limits and mutes cannot be read; `nil` otherwise.
     func alerts() -> Finding? {
         do throws(BackupFailure) {
-            _ = try AlertBook.read(from: folder)
+            _ = try AlertOverrides.read(from: folder)
             return nil
         } catch {
             return Finding("alerts", .problem, "\(error)")
@@ -168,7 +168,7 @@ struct FolderChecks: Sendable {
     // MARK: Pushes
 
     /// Checks whether the files of the push settings can be read.
-    func push(_ choices: PushChoices) -> Finding {
+    func push(_ choices: PushOptions) -> Finding {
         do {
             // Any key will do, since only the files are checked.
             guard let found = try choices.settings(relayKey: [UInt8](repeating: 1, count: 32)) else {
@@ -192,7 +192,7 @@ struct FolderChecks: Sendable {
     // MARK: Traces
 
     /// Checks whether the trace collector accepts connections; `nil` if tracing is disabled.
-    func traces(_ choices: TraceChoices) async -> Finding? {
+    func traces(_ choices: TraceOptions) async -> Finding? {
         guard let endpoint = choices.endpoint else { return nil }
         guard let address = ProbeAddress(endpoint) else {
             return Finding(
@@ -233,8 +233,8 @@ extension FolderChecks {
     /// there is none.
     ///
     /// Uses `access(2)`: opening and closing a file of SQLite would release the locks of a relay in this process.
-    func strange() -> Finding? {
-        guard let path = used.first(where: isShut) else { return nil }
+    func inaccessibleFile() -> Finding? {
+        guard let path = used.first(where: isInaccessible) else { return nil }
         let (owner, relay) = (Self.owner(of: path), Self.owner(of: folder))
         guard owner != relay else {
             return Finding(
@@ -268,7 +268,7 @@ extension FolderChecks {
         ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []).sorted()
     }
 
-    private func isShut(_ path: String) -> Bool {
+    private func isInaccessible(_ path: String) -> Bool {
         guard let status = FileStatus(path: path) else { return false }
         return access(path, R_OK | W_OK | (status.kind == S_IFDIR ? X_OK : 0)) != 0 && errno == EACCES
     }
@@ -304,7 +304,7 @@ extension FolderChecks {
     /// Whether the accounts file has this version's layout; otherwise opening it would migrate it.
     var isCurrent: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isCurrent) == true }
 
-    func foreign() -> Finding {
+    func otherProgramsFile() -> Finding {
         Finding(
             "storage",
             .problem,
@@ -320,14 +320,14 @@ extension FolderChecks {
     func backup(now: Date) -> Finding {
         let schedule: BackupSchedule?
         do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
-            return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: plan)
+            return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: scheduleCommand)
         }
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
         if let newest = Backup.newestUnusable(in: place, at: moment) {
             let found = "the newest is unusable: \(newest.reason)"
-            return Finding("backup", .problem, found, next: "create another: \(making)")
+            return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
@@ -335,28 +335,28 @@ extension FolderChecks {
                 "backup",
                 .advice,
                 "the existing ones were created with a clock that was ahead",
-                next: making
+                next: createCommand
             )
         }
         if let fault = fault(of: latest) { return fault }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
         let found = "the newest is \(Self.words(seconds: age)) old"
         guard let schedule else {
-            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
+            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: scheduleCommand)
         }
         guard age * 1000 <= schedule.interval.milliseconds * 2 else { return overdue(found, schedule) }
         return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) kept")
     }
 
-    private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }
-    private var making: String { "zonecast backup create --data \(folder.shellWord)" }
+    private var scheduleCommand: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }
+    private var createCommand: String { "zonecast backup create --data \(folder.shellWord)" }
 
     /// Returns a finding for data that a restore of this backup would lack.
     private func fault(of latest: Backup) -> Finding? {
         let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
         if faults > 0 {
             let found = "the newest, \(latest.name), has \(faults.of("fault"))"
-            return Finding("backup", .problem, found, next: "create another: \(making)")
+            return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
         let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
         if manifest.lackedAssets > 0 {
@@ -386,7 +386,7 @@ extension FolderChecks {
     }
 
     private func none(_ schedule: BackupSchedule?, _ now: Date) -> Finding {
-        guard let schedule else { return Finding("backup", .advice, "none yet", next: plan) }
+        guard let schedule else { return Finding("backup", .advice, "none yet", next: scheduleCommand) }
         let age = BackupSchedule.changed(in: folder).map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
         guard age * 1000 <= schedule.interval.milliseconds else {
             return overdue("none yet, although the schedule is \(Self.words(seconds: age)) old", schedule)
@@ -400,7 +400,7 @@ extension FolderChecks {
             .problem,
             found + ", although the schedule is \(schedule.interval.rawValue)",
             next:
-                "check that the relay is running and read its log for the reason; create one now: \(making)"
+                "check that the relay is running and read its log for the reason; create one now: \(createCommand)"
         )
     }
 }
@@ -438,13 +438,13 @@ struct OpenFiles: Sendable {
         }
         if shares.connections < connections {
             let room = "\(used), enough for \(shares.connections) connections instead of \(connections)"
-            return finding(.advice, stores > shares.stores ? "\(room), and \(turns(stores, shares))" : room)
+            return finding(.advice, stores > shares.stores ? "\(room), and \(storeLimit(stores, shares))" : room)
         }
-        if stores > shares.stores { return Finding("open files", .good, "\(used); \(turns(stores, shares))") }
+        if stores > shares.stores { return Finding("open files", .good, "\(used); \(storeLimit(stores, shares))") }
         return Finding("open files", .good, used)
     }
 
-    private func turns(_ stores: Int, _ shares: DescriptorShares) -> String {
+    private func storeLimit(_ stores: Int, _ shares: DescriptorShares) -> String {
         "at most \(shares.stores) of \(stores) stores are open at a time"
     }
 

@@ -10,33 +10,33 @@ import Records
 struct Probe: Sendable {
     let address: ProbeAddress
     private let channel: any Channel
-    private let ear: NIOLoopBound<ProbeEar>
+    private let inbound: NIOLoopBound<ProbeHandler>
 
-    /// Connects; with https, the certificate must be valid for the address unless `trustsAnybody` is set.
+    /// Connects; with https, the certificate must be valid for the address unless `acceptsAnyCertificate` is set.
     static func connect(to address: ProbeAddress) async throws(ProbeFault) -> Probe {
         do {
             let tls = try context(of: address)
             return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-                .connectTimeout(.seconds(Int64(address.patience)))
+                .connectTimeout(.seconds(Int64(address.timeout)))
                 .connect(host: address.host, port: address.port) { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let pipeline = channel.pipeline.syncOperations
                         if let tls { try pipeline.addHandler(handler(tls, address)) }
-                        let ear = ProbeEar()
-                        try pipeline.addHandler(ear)
-                        let bound = NIOLoopBound(ear, eventLoop: channel.eventLoop)
-                        return Probe(address: address, channel: channel, ear: bound)
+                        let inbound = ProbeHandler()
+                        try pipeline.addHandler(inbound)
+                        let bound = NIOLoopBound(inbound, eventLoop: channel.eventLoop)
+                        return Probe(address: address, channel: channel, inbound: bound)
                     }
                 }
         } catch {
-            throw ProbeEar.fault(error, waitingFor: "a connection", address)
+            throw ProbeHandler.fault(error, waitingFor: "a connection", address)
         }
     }
 
     private static func context(of address: ProbeAddress) throws -> NIOSSLContext? {
         guard address.isSecure else { return nil }
         var configuration = TLSConfiguration.makeClientConfiguration()
-        if address.trustsAnybody { configuration.certificateVerification = .none }
+        if address.acceptsAnyCertificate { configuration.certificateVerification = .none }
         if let authorities = address.authorities { configuration.trustRoots = .file(authorities) }
         return try NIOSSLContext(configuration: configuration)
     }
@@ -114,14 +114,14 @@ struct Probe: Sendable {
         _ part: @escaping @Sendable (inout [UInt8], _ isOver: Bool) throws -> Value?
     ) async throws(ProbeFault) -> Value {
         do {
-            let ear = ear
+            let inbound = inbound
             return try await channel.eventLoop.flatSubmit {
                 let promise = channel.eventLoop.makePromise(of: Value.self)
-                ear.value.listen(for: what, within: address.patience, on: channel.eventLoop, promise, part)
+                inbound.value.listen(for: what, within: address.timeout, on: channel.eventLoop, promise, part)
                 return promise.futureResult
             }.get()
         } catch {
-            throw ProbeEar.fault(error, waitingFor: what, address)
+            throw ProbeHandler.fault(error, waitingFor: what, address)
         }
     }
 
@@ -131,7 +131,7 @@ struct Probe: Sendable {
 /// Collects received bytes until they form the awaited value.
 ///
 /// Confined to the connection's event loop.
-final class ProbeEar: ChannelInboundHandler {
+final class ProbeHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
     private var bytes: [UInt8] = []
@@ -148,9 +148,9 @@ final class ProbeEar: ChannelInboundHandler {
         _ part: @escaping (inout [UInt8], _ isOver: Bool) throws -> Value?
     ) {
         let bound = NIOLoopBound(self, eventLoop: loop)
-        let late = loop.scheduleTask(in: .seconds(Int64(seconds))) {
+        let timedOut = loop.scheduleTask(in: .seconds(Int64(seconds))) {
             bound.value.attempt = nil
-            promise.fail(ProbeFault.late(what, seconds))
+            promise.fail(ProbeFault.timedOut(what, seconds))
         }
         attempt = { [unowned self] in
             do {
@@ -166,7 +166,7 @@ final class ProbeEar: ChannelInboundHandler {
             } catch {
                 promise.fail(error)
             }
-            late.cancel()
+            timedOut.cancel()
             attempt = nil
         }
         attempt?()
@@ -197,7 +197,7 @@ final class ProbeEar: ChannelInboundHandler {
             .unreachable(error.connectionErrors.first.map { reason($0.error) } ?? "its name cannot be resolved")
         case is NIOSSLError, is BoringSSLError: secureFault("\(error)")
         case is NIOSSLExtraError: .untrusted("it is for another name")
-        case ChannelError.connectTimeout: .late(what, address.patience)
+        case ChannelError.connectTimeout: .timedOut(what, address.timeout)
         default: .unreachable(reason(error))
         }
     }
@@ -225,9 +225,9 @@ struct ProbeAddress: Sendable, CustomStringConvertible {
     /// PEM file with the certificate authorities to trust; `nil`: the system's.
     var authorities: String?
     /// Accepts any certificate: the relay's local address is not the name in its certificate.
-    var trustsAnybody = false
+    var acceptsAnyCertificate = false
     /// The timeout of each step, in seconds.
-    var patience = 5
+    var timeout = 5
 
     /// Returns `nil` if the text is not an http or https address.
     init?(_ text: String, authorities: String? = nil) {
@@ -249,10 +249,10 @@ struct ProbeAddress: Sendable, CustomStringConvertible {
     }
 
     /// Converts a listen address into one to connect to on the same machine.
-    mutating func connectsToItself() {
+    mutating func resolveWildcard() {
         if host == "0.0.0.0" { host = "127.0.0.1" }
         if host == "::" { host = "::1" }
-        trustsAnybody = true
+        acceptsAnyCertificate = true
     }
 
     /// Whether the address is reachable only from this machine.
@@ -338,7 +338,7 @@ enum ProbeFault: Error, CustomStringConvertible {
     /// The server's certificate is not trusted.
     case untrusted(String)
     /// A timeout: what was awaited, and for how many seconds.
-    case late(String, Int)
+    case timedOut(String, Int)
     /// The server closed the connection while this was awaited.
     case ended(String)
     case notHTTP
@@ -348,7 +348,7 @@ enum ProbeFault: Error, CustomStringConvertible {
         switch self {
         case .unreachable(let why): "cannot be reached: \(why)"
         case .untrusted(let why): "has an invalid certificate: \(why)"
-        case .late(let what, let seconds): "did not send \(what) within \(seconds) s"
+        case .timedOut(let what, let seconds): "did not send \(what) within \(seconds) s"
         case .ended(let what): "closed the connection before \(what)"
         case .notHTTP: "does not speak HTTP/1.1"
         case .brokenFrames: "sent an invalid WebSocket frame"

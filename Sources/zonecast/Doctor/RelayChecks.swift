@@ -25,7 +25,7 @@ struct RelayChecks: Sendable {
     }
 
     /// Checks when the relay's own certificate expires; `nil` if it has none.
-    func shownCertificate() async -> Finding? {
+    func servedCertificate() async -> Finding? {
         guard address.isSecure, let probe = try? await Probe.connect(to: address) else { return nil }
         defer { probe.close() }
         // The handshake may not be complete before a response arrives.
@@ -50,16 +50,16 @@ struct RelayChecks: Sendable {
     // MARK: In one sentence
 
     /// Returns why clients cannot reach the relay, beginning with its address; `nil` if no fault is found.
-    func trouble() async -> String? {
+    func problem() async -> String? {
         let address = await publicAddress()
         return address.grade == .problem ? address.found : nil
     }
 
     /// Returns why clients cannot receive notices; `nil` if no fault is found.
-    func noticeTrouble() async -> String? {
-        if let trouble = await trouble() { return trouble }
+    func noticeProblem() async -> String? {
+        if let problem = await problem() { return problem }
         switch await upgrade() {
-        case .went: return nil
+        case .succeeded: return nil
         case .refused(let answer): return "\(address) refuses the WebSocket: \(Self.refusal(answer))"
         case .failed(let fault): return "\(address) \(fault)"
         }
@@ -84,7 +84,7 @@ struct RelayChecks: Sendable {
             guard let end = await probe.certificateEnd() else { return plain() }
             return Self.certificate("public address", of: "\(address) answers,", seconds: end.timeIntervalSinceNow)
         } catch {
-            return await untold(error)
+            return await connectionFailed(error)
         }
     }
 
@@ -102,7 +102,7 @@ struct RelayChecks: Sendable {
     static func certificate(_ check: String, of what: String, seconds: Double) -> Finding {
         guard seconds >= 0 else {
             let ago = FolderChecks.words(seconds: Int64(-seconds))
-            return Finding(check, .problem, "\(what) certificate expired \(ago) ago", next: renewing)
+            return Finding(check, .problem, "\(what) certificate expired \(ago) ago", next: renewalAdvice)
         }
         let days = Int(seconds / 86_400)
         let found = "\(what) certificate \(days == 1 ? "1 day" : "\(days) days")"
@@ -113,11 +113,11 @@ struct RelayChecks: Sendable {
         }
     }
 
-    private static let renewing =
+    private static let renewalAdvice =
         "renew it; a relay with tls-cert reloads the file itself, a proxy may need a reload"
 
     /// Explains a failed request; a rejected certificate still shows when it expires.
-    private func untold(_ fault: ProbeFault) async -> Finding {
+    private func connectionFailed(_ fault: ProbeFault) async -> Finding {
         if await speaksTLS() {
             return Finding("public address", .problem, "\(address) speaks TLS", next: "begin the address with https://")
         }
@@ -130,7 +130,7 @@ struct RelayChecks: Sendable {
             )
         }
         var (end, anybody) = (Date?.none, address)
-        anybody.trustsAnybody = true
+        anybody.acceptsAnyCertificate = true
         if let probe = try? await Probe.connect(to: anybody) {
             _ = try? await probe.send("GET", "/healthz")
             end = await probe.certificateEnd()
@@ -142,7 +142,7 @@ struct RelayChecks: Sendable {
                 "public address",
                 .problem,
                 "\(address) has a certificate that expired \(ago) ago",
-                next: Self.renewing
+                next: Self.renewalAdvice
             )
         }
         let when = end.map { "; it expires \($0.formatted(.iso8601))" } ?? ""
@@ -159,7 +159,7 @@ struct RelayChecks: Sendable {
     private func speaksTLS() async -> Bool {
         guard !address.isSecure else { return false }
         var secure = address
-        (secure.isSecure, secure.trustsAnybody) = (true, true)
+        (secure.isSecure, secure.acceptsAnyCertificate) = (true, true)
         guard let probe = try? await Probe.connect(to: secure) else { return false }
         defer { probe.close() }
         return (try? await probe.send("GET", "/healthz")) != nil
@@ -170,7 +170,7 @@ struct RelayChecks: Sendable {
     /// Opens a notice socket without credentials; the relay's refusal proves that frames pass both ways.
     func webSocket() async -> Finding {
         switch await upgrade() {
-        case .went(let took):
+        case .succeeded(let took):
             return Finding("WebSocket", .good, "upgrade works, round trip \(Self.text(took))")
         case .refused(let answer):
             return Finding(
@@ -193,7 +193,7 @@ struct RelayChecks: Sendable {
     /// The outcome of a WebSocket upgrade.
     private enum Upgrade {
         /// The round-trip time, in milliseconds.
-        case went(Double)
+        case succeeded(Double)
         case refused(ProbeAnswer)
         case failed(ProbeFault)
     }
@@ -207,7 +207,7 @@ struct RelayChecks: Sendable {
             let start = ContinuousClock.now
             await probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
             _ = try await probe.frame("an answer to the first frame")
-            return .went((ContinuousClock.now - start).milliseconds)
+            return .succeeded((ContinuousClock.now - start).milliseconds)
         } catch {
             return .failed(error)
         }
@@ -240,7 +240,7 @@ struct RelayChecks: Sendable {
             guard let text = answer.header("date"), let date = RelayResponse.date(text) else {
                 return Finding("clock", .advice, "\(address) sends no Date, so the clock cannot be compared")
             }
-            return Self.clock(apart: Self.apart(date, asked: asked, answered: Date()))
+            return Self.clock(clockOffset: Self.clockOffset(date, asked: asked, answered: Date()))
         } catch {
             return Finding("clock", .advice, "cannot be compared: \(address) \(error)")
         }
@@ -249,11 +249,11 @@ struct RelayChecks: Sendable {
     /// Returns how far a `Date` with whole seconds is from the time between request and response.
     ///
     /// Any time in that range counts as correct, so that a slow connection is not reported as a wrong clock.
-    static func apart(_ date: Date, asked: Date, answered: Date) -> Double {
+    static func clockOffset(_ date: Date, asked: Date, answered: Date) -> Double {
         max(0, date.timeIntervalSince(answered), asked.timeIntervalSince(date) - 1)
     }
 
-    static func clock(apart seconds: Double) -> Finding {
+    static func clock(clockOffset seconds: Double) -> Finding {
         let found = String(format: "%.1f s from the Date of the response", seconds)
         switch seconds {
         case ..<5: return Finding("clock", .good, found)

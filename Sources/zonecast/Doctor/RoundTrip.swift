@@ -86,7 +86,7 @@ struct RoundTrip: Sendable {
         try await post("zones/modify", #"{"operations":[{"operationType":"create","zone":\#(zoneID)}]}"#, "a", writer)
         let outcome: Result<Double, any Error>
         do {
-            outcome = .success(try await saveAndHear(writer, reader, socket))
+            outcome = .success(try await saveAndAwaitNotice(writer, reader, socket))
         } catch {
             outcome = .failure(error)
         }
@@ -100,21 +100,21 @@ struct RoundTrip: Sendable {
         return try outcome.get()
     }
 
-    private func saveAndHear(_ writer: Probe, _ reader: Probe, _ socket: Probe) async throws -> Double {
+    private func saveAndAwaitNotice(_ writer: Probe, _ reader: Probe, _ socket: Probe) async throws -> Double {
         try await post("subscriptions/modify", subscription("create"), "a", writer)
         try await listen(socket)
         // One fetch first, so that the set-up cost of a first request is not measured.
         _ = try await hasFetched(reader)
         let start = ContinuousClock.now
         try await post("records/modify", save, "a", writer)
-        let deadline = start + .seconds(address.patience)
+        let deadline = start + .seconds(address.timeout)
         while ContinuousClock.now < deadline {
             guard case .text = try await socket.frame("a notice of a saved record") else {
                 throw ProbeFault.ended("a notice of a saved record")
             }
             if try await hasFetched(reader) { return (ContinuousClock.now - start).milliseconds }
         }
-        throw ProbeFault.late("a notice of a saved record", address.patience)
+        throw ProbeFault.timedOut("a notice of a saved record", address.timeout)
     }
 
     private func listen(_ socket: Probe) async throws {
@@ -169,7 +169,7 @@ struct RoundTrip: Sendable {
 }
 
 /// A temporary session and API token in the container `_doctor`, for one check.
-struct DoctorVisit {
+struct DoctorSession {
     let credentials: DoctorCredentials
     private let home: ContainerEnvironment
     private let account: Account.ID

@@ -111,7 +111,7 @@ struct AlertMonitor: Service {
 }
 
 /// Logs an error if the operators' alert limits and mutes cannot be read: at the start, and when the reason changes.
-struct AlertBookCheck: Service {
+struct AlertOverridesCheck: Service {
     let data: String
     let logger: Logger
 
@@ -128,7 +128,7 @@ struct AlertBookCheck: Service {
 
     private func fault() -> String? {
         do throws(BackupFailure) {
-            _ = try AlertBook.read(from: data)
+            _ = try AlertOverrides.read(from: data)
             return nil
         } catch {
             return error.description

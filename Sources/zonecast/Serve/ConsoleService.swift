@@ -10,7 +10,7 @@ import ServiceLifecycle
 import Synchronization
 
 /// Takes a snapshot of the metrics every 10 seconds, for the console's charts.
-struct TelemetryKeeping: Service {
+struct TelemetrySampler: Service {
     let telemetry: Telemetry
     let metrics: RelayMetrics
     let hub: NoticeHub
@@ -76,11 +76,11 @@ extension AccountStore {
     /// Prints a sign-in link for the first operator if the relay has no operator yet.
     ///
     /// With JSON logs, the link is a log line.
-    func tellOfConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
+    func announceConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
         guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return }
         let link = ConsoleLink.address(settings.signIn.publicURL ?? url, code)
         switch settings.logFormat {
-        case .text: Terminal.complain("console \(link)  (one use, 15 minutes)")
+        case .text: Terminal.sayError("console \(link)  (one use, 15 minutes)")
         case .json: logger.notice("The console has no operator yet.", metadata: ["link": "\(link)"])
         }
     }
@@ -89,7 +89,7 @@ extension AccountStore {
 /// The doctor's findings about the data folder, for the console's start page.
 ///
 /// Cached for 60 seconds, since the checks write and flush a file.
-final class DoctorLook: Sendable {
+final class DoctorFindingsCache: Sendable {
     private let settings: ServeSettings
     private let last = Mutex<(findings: [ConsoleParts.Finding], at: Duration)?>(nil)
 

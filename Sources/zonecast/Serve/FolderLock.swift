@@ -15,9 +15,9 @@ final class FolderLock: Sendable {
 
     /// How long to wait for the lock: a process that checks for a running relay holds it briefly, and a stopping relay
     /// a little longer.
-    private static let patience = Duration.seconds(1)
+    private static let timeout = Duration.seconds(1)
     /// How long a relay waits for a command, so that a supervisor does not give up after restarting it several times.
-    private static let patienceWithCommands = Duration.seconds(60)
+    private static let commandTimeout = Duration.seconds(60)
     /// Follows the process ID in the lock file if the holder is a command.
     private static let commandMark = " command"
 
@@ -90,12 +90,12 @@ final class FolderLock: Sendable {
         as holder: Holder
     ) throws {
         let start = ContinuousClock.now
-        var limit = patience
+        var limit = timeout
         while [descriptor, folderDescriptor].contains(where: { flock($0, LOCK_EX | LOCK_NB) != 0 }) {
-            let (process, isCommand) = other(descriptor)
-            if isCommand, holder == .relay, limit == patience {
-                limit = patienceWithCommands
-                Terminal.complain("A command\(process) uses \(folder). Waiting for it to end …")
+            let (process, isCommand) = lockHolder(descriptor)
+            if isCommand, holder == .relay, limit == timeout {
+                limit = commandTimeout
+                Terminal.sayError("A command\(process) uses \(folder). Waiting for it to end …")
             }
             guard ContinuousClock.now - start >= limit else {
                 usleep(20_000)
@@ -117,7 +117,8 @@ final class FolderLock: Sendable {
     /// Locks the folder while a command changes data that a running relay caches.
     ///
     /// `instead` completes the error text "A relay is running on FOLDER, and ...".
-    static func forUpkeep(of folder: String, _ instead: String = "would not notice the change. Stop it first") throws
+    static func forMaintenance(of folder: String, _ instead: String = "would not notice the change. Stop it first")
+        throws
         -> FolderLock
     {
         FolderOwner.become(ownerOf: folder)
@@ -177,7 +178,7 @@ final class FolderLock: Sendable {
     }
 
     /// Returns the process that holds the lock, for messages.
-    private static func other(_ descriptor: Int32) -> (process: String, isCommand: Bool) {
+    private static func lockHolder(_ descriptor: Int32) -> (process: String, isCommand: Bool) {
         var bytes = [UInt8](repeating: 0, count: 40)
         let count = pread(descriptor, &bytes, bytes.count, 0)
         let text = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
@@ -187,17 +188,17 @@ final class FolderLock: Sendable {
 }
 
 /// Checks that a data folder has files and folders where the relay expects them.
-struct FolderShape {
+struct FolderStructure {
     let folder: String
 
     /// The problem that prevents a relay from starting; `nil` if there is none or the folder does not exist.
-    var obstacle: String? {
+    var startupFault: String? {
         wrong("\(folder)/relay.lock", isFolder: false) ?? wrong("\(folder)/containers", isFolder: true)
     }
 
-    /// Like `obstacle`, and also problems that affect only one container's records.
+    /// Like `startupFault`, and also problems that affect only one container's records.
     var fault: String? {
-        if let obstacle { return obstacle }
+        if let startupFault { return startupFault }
         let containers = "\(folder)/containers"
         for name in ((try? FileManager.default.contentsOfDirectory(atPath: containers)) ?? []).sorted() {
             for environment in Records.Environment.allCases {

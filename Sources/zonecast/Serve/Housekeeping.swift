@@ -14,21 +14,21 @@ struct SignInHousekeeping: Service {
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(300))) != nil { try? relay.keepSignIns() }
+            while (try? await Task.sleep(for: .seconds(300))) != nil { try? relay.maintainSignIns() }
         }
-        try? relay.keepSignIns()
+        try? relay.maintainSignIns()
     }
 }
 
 /// Saves the transfer counts of public databases every minute.
-struct TransferKeeping: Service {
+struct TransferHousekeeping: Service {
     let relay: Relay
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(60))) != nil { await relay.keepTransfers() }
+            while (try? await Task.sleep(for: .seconds(60))) != nil { await relay.flushTransferCounts() }
         }
-        await relay.keepTransfers()
+        await relay.flushTransferCounts()
     }
 }
 
@@ -41,7 +41,7 @@ struct ScheduledBackups: Service {
     ///
     /// The next attempt is an hour later, since each may read the whole folder; sooner if the schedule changes.
     private struct Failure {
-        static let patience = Duration.seconds(3_600)
+        static let retryInterval = Duration.seconds(3_600)
 
         var schedule: BackupSchedule
         var moment = ContinuousClock.now
@@ -54,7 +54,7 @@ struct ScheduledBackups: Service {
             // Report a broken schedule at the start: nothing else would show that no backups are made.
             _ = schedule(broken)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
-                try? await OwnQueue.run(.utility) { makeOneIfDue(broken, failure) }
+                try? await BackgroundQueue.run(.utility) { makeBackupIfDue(broken, failure) }
             }
         }
     }
@@ -76,10 +76,10 @@ struct ScheduledBackups: Service {
         }
     }
 
-    private func makeOneIfDue(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) {
+    private func makeBackupIfDue(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) {
         guard let schedule = schedule(broken) else { return }
         let isTooEarly = failure.withLock {
-            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.moment < Failure.patience } ?? false
+            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.moment < Failure.retryInterval } ?? false
         }
         if isTooEarly { return }
         do throws(BackupFailure) {
@@ -100,10 +100,10 @@ struct AssetHousekeeping: Service {
     let unusedLifetime: Duration
 
     func run() async throws {
-        let calendar = CalendarWatch(.system)
+        let calendar = ClockJumpDetector(.system)
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(600))) != nil {
-                guard calendar.isSteady() else { continue }
+                guard calendar.isReliable() else { continue }
                 let limit = TimeSource.system.now() + (.zero - unusedLifetime)
                 _ = try? await stores.removeUnusedAssets(before: limit)
             }
@@ -119,10 +119,10 @@ struct TombstoneHousekeeping: Service {
     let logger: Logger
 
     func run() async throws {
-        let calendar = CalendarWatch(.system)
+        let calendar = ClockJumpDetector(.system)
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(3_600))) != nil {
-                guard let horizon, calendar.isSteady() else { continue }
+                guard let horizon, calendar.isReliable() else { continue }
                 let limit = TimeSource.system.now() + (.zero - horizon)
                 let count = (try? await stores.forgetTombstones(before: limit)) ?? 0
                 if count > 0 { logger.info("\(count) tombstones older than the horizon were deleted.") }
@@ -139,27 +139,27 @@ struct RevocationWatch: Service {
 
     func run() async throws {
         defer { relay.stopPushes() }
-        takeQuotas()
+        reloadQuotas()
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(1))) != nil {
                 admission.closeRevoked()
-                takeQuotas()
+                reloadQuotas()
             }
         }
     }
 
-    private func takeQuotas() {
+    private func reloadQuotas() {
         if let quotas = try? accounts.ownQuotas() { relay.setOwnQuotas(quotas) }
     }
 }
 
 /// Deletes expired partial uploads every minute.
-struct UploadKeeping: Service {
+struct UploadHousekeeping: Service {
     let relay: Relay
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(60))) != nil { relay.dropEndedUploads() }
+            while (try? await Task.sleep(for: .seconds(60))) != nil { relay.removeExpiredUploads() }
         }
     }
 }
@@ -168,7 +168,7 @@ struct UploadKeeping: Service {
 ///
 /// The server waits for all pending responses when it stops; without this, waiting polls would delay it until its
 /// deadline.
-struct PollEnding: Service {
+struct LongPollShutdown: Service {
     let relay: Relay
 
     func run() async throws {

@@ -15,7 +15,7 @@ struct LogLines: LogHandler {
     var logLevel = Logger.Level.info
     var metadata: Logger.Metadata = [:]
     /// Writes one line; the line end is added.
-    var write: @Sendable (String) -> Void = { Terminal.complain($0) }
+    var write: @Sendable (String) -> Void = { Terminal.sayError($0) }
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }

@@ -11,21 +11,21 @@ import ServiceLifecycle
 
 /// The HTTP client for push services, from the relay's start to its stop.
 struct PushClient: Service {
-    let service: PushService
+    let service: PushDependencies
     private let client: HTTPClient
 
     /// Returns `nil` if no push service is configured.
-    init?(_ choices: PushChoices, accounts: AccountStore) throws {
+    init?(_ choices: PushOptions, accounts: AccountStore) throws {
         guard let settings = try choices.settings(relayKey: accounts.relayKey()) else { return nil }
         client = try Self.connections(choices)
-        service = PushService(
+        service = PushDependencies(
             gateway: PushServices(settings, client: client, time: .system, random: .system),
             register: accounts
         )
     }
 
     /// Returns a client that the caller must shut down.
-    static func connections(_ choices: PushChoices) throws -> HTTPClient {
+    static func connections(_ choices: PushOptions) throws -> HTTPClient {
         var tls = TLSConfiguration.makeClientConfiguration()
         if let roots = try choices.trustRoots() { tls.additionalTrustRoots = [.certificates(roots)] }
         var configuration = HTTPClient.Configuration.outgoing(connect: .seconds(10), read: .seconds(30))

@@ -54,7 +54,7 @@ final class RequestLog: Sendable {
         let isRefused = response.errorCode != nil && response.status.code < 500
         guard scope == .all || isRefused, let missing = admit() else { return }
         var facts: Logger.Metadata = [
-            "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
+            "request": "\(response.commonFields?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
             "method": "\(request.method)",
             // The query contains tokens and is left out.
             "path": "\(Self.loggable(request.path))",

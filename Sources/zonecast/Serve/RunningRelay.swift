@@ -15,8 +15,8 @@ import UnixSignals
 struct RunningRelay {
     let settings: ServeSettings
     let logger: Logger
-    let restart: SuddenRestart
-    let lostWrite: LostWrite
+    let restart: SimulatedCrash
+    let failedCommit: FailedCommitHandler
     /// The configuration rows that the console displays.
     let rows: [ConsoleFacts.Setting]
     /// Called with the relay's URL once it accepts connections.
@@ -25,7 +25,7 @@ struct RunningRelay {
     init(
         _ settings: ServeSettings,
         rows: [ConsoleFacts.Setting],
-        restart: SuddenRestart,
+        restart: SimulatedCrash,
         onListening: @escaping @Sendable (String) -> Void
     ) {
         self.restart = restart
@@ -35,7 +35,7 @@ struct RunningRelay {
         logger = Logger(label: "zonecast") { [settings] _ in
             LogLines(format: settings.logFormat, logLevel: settings.logLevel)
         }
-        lostWrite = LostWrite(logger: logger)
+        failedCommit = FailedCommitHandler(logger: logger)
     }
 
     /// Serves until a stop signal arrives, then finishes requests in progress.
@@ -43,28 +43,30 @@ struct RunningRelay {
         if let warning = settings.warning { logger.warning("\(warning)") }
         try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
-        let ground = try ground(on: directory())
-        defer { ground.stores.close() }
-        ground.stores.removeBrokenUploads()
-        let push = try PushClient(settings.push, accounts: ground.accounts)
-        let relay = try relay(on: ground, push)
+        let coreServices = try coreServices(on: directory())
+        defer { coreServices.stores.close() }
+        coreServices.stores.removeBrokenUploads()
+        let push = try PushClient(settings.push, accounts: coreServices.accounts)
+        let relay = try relay(on: coreServices, push)
         try relay.beginPushes()
-        ground.metrics.show(relay, ground.hub, ground.stores)
-        let outlook = try outlook(on: relay, ground)
-        let admission = RelayAdmission(relay: relay, hub: ground.hub, time: .system)
-        let doors = doors(on: ground, relay, outlook, push)
-        let server = server(on: ground, relay, admission, outlook.watch, respond: doors)
-        ground.metrics.show(
+        coreServices.metrics.show(relay, coreServices.hub, coreServices.stores)
+        let monitoring = try monitoring(on: relay, coreServices)
+        let admission = RelayAdmission(relay: relay, hub: coreServices.hub, time: .system)
+        let responder = responder(on: coreServices, relay, monitoring, push)
+        let server = server(on: coreServices, relay, admission, monitoring.requestMonitor, respond: responder)
+        coreServices.metrics.show(
             "zonecast_connections",
             "Open HTTP and WebSocket connections.",
             count: server.openConnections
         )
-        let chosen: [(any Service)?] = [push, ground.tracing]
-        let services = keepers(on: ground, relay, admission) + watchers(on: ground, outlook) + chosen.compactMap { $0 }
+        let chosen: [(any Service)?] = [push, coreServices.tracing]
+        let services =
+            maintenanceServices(on: coreServices, relay, admission) + monitoringServices(on: coreServices, monitoring)
+            + chosen.compactMap { $0 }
         // The service group stops services in reverse order and waits for each: first waiting polls are answered, then
         // the server says goodbye to its clients, then the rest stops.
-        try await serve(services + [server, PollEnding(relay: relay)])
-        try lostWrite.check()
+        try await serve(services + [server, LongPollShutdown(relay: relay)])
+        try failedCommit.check()
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -98,7 +100,7 @@ struct RunningRelay {
         do {
             let accounts = try AccountStore(
                 folder: settings.data,
-                onLostWrite: { [lostWrite] in lostWrite.endProcess() }
+                onLostWrite: { [failedCommit] in failedCommit.endProcess() }
             )
             try ContainerRemoval(in: settings.data).finish(with: accounts)
             return accounts
@@ -131,22 +133,22 @@ extension RunningRelay {
     // MARK: Stores and their commit listeners
 
     /// The parts that all others depend on.
-    struct Ground {
+    struct CoreServices {
         let accounts: AccountStore
         let metrics: RelayMetrics
         let tracing: Tracing?
         let hub: NoticeHub
-        let damage: StoreDamage
+        let damage: StoreDamageReporter
         let stores: StoreFolder
     }
 
-    func ground(on accounts: AccountStore) throws -> Ground {
+    func coreServices(on accounts: AccountStore) throws -> CoreServices {
         let metrics = RelayMetrics()
         let tracing = try Tracing(settings.traces, logger: logger)
         Tracing.show(tracing, in: metrics)
         let hub = hub(metrics)
         metrics.showProcess(data: settings.data, version: Zonecast.version)
-        let damage = StoreDamage(data: settings.data, logger: logger)
+        let damage = StoreDamageReporter(data: settings.data, logger: logger)
         metrics.show(
             "zonecast_store_damage_total",
             "Requests and daily checks that found a damaged page.",
@@ -154,7 +156,7 @@ extension RunningRelay {
         ) {
             Double(damage.count)
         }
-        return Ground(
+        return CoreServices(
             accounts: accounts,
             metrics: metrics,
             tracing: tracing,
@@ -181,10 +183,10 @@ extension RunningRelay {
     private func stores(
         _ hub: NoticeHub,
         _ metrics: RelayMetrics,
-        _ damage: StoreDamage,
+        _ damage: StoreDamageReporter,
         _ tracer: Tracer?
     ) -> StoreFolder {
-        let shortage = DescriptorShortage(logger: logger)
+        let shortage = DescriptorShortageLog(logger: logger)
         return StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
@@ -192,9 +194,9 @@ extension RunningRelay {
             mostOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
             onCommit: Self.publish(to: hub, tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
-            onLostWrite: { [lostWrite] in lostWrite.endProcess() },
-            onDamage: { damage.met($0, $1, $2) },
-            onShortage: { shortage.met() }
+            onLostWrite: { [failedCommit] in failedCommit.endProcess() },
+            onDamage: { damage.occurred($0, $1, $2) },
+            onShortage: { shortage.occurred() }
         )
     }
 
@@ -206,13 +208,13 @@ extension RunningRelay {
 
     // MARK: Request handling
 
-    func relay(on ground: Ground, _ push: PushClient?) throws -> Relay {
+    func relay(on coreServices: CoreServices, _ push: PushClient?) throws -> Relay {
         Relay(
             authenticator: try Authenticator(
-                directory: ground.accounts,
+                directory: coreServices.accounts,
                 settings: settings.signIn,
                 identityTokens: ForeignSignIn(
-                    directory: ground.accounts,
+                    directory: coreServices.accounts,
                     keys: IssuerKeys(source: KeyFetch(), limits: settings.issuerKeys, time: .system),
                     time: .system,
                     skew: settings.issuerClockSkew
@@ -220,8 +222,8 @@ extension RunningRelay {
                 time: .system,
                 random: .system
             ),
-            stores: ground.stores,
-            hub: ground.hub,
+            stores: coreServices.stores,
+            hub: coreServices.hub,
             limits: settings.limits,
             assets: settings.assets,
             push: push?.service,
@@ -238,52 +240,52 @@ extension RunningRelay {
     }
 
     /// Metrics history, alerts, recent requests and the request middleware.
-    struct Outlook {
+    struct Monitoring {
         let telemetry: Telemetry
         let alerts: AlertWebhook?
         let requests: RecentRequests
-        let watch: RequestWatch
+        let requestMonitor: RequestMonitor
     }
 
-    func outlook(on relay: Relay, _ ground: Ground) throws -> Outlook {
-        let names = Pseudonyms(relayKey: try ground.accounts.relayKey())
+    func monitoring(on relay: Relay, _ coreServices: CoreServices) throws -> Monitoring {
+        let names = Pseudonyms(relayKey: try coreServices.accounts.relayKey())
         let requests = RecentRequests(names, now: TimeSource.system.now)
-        let metrics = ground.metrics
-        return Outlook(
+        let metrics = coreServices.metrics
+        return Monitoring(
             telemetry: Telemetry(),
             alerts: try AlertWebhook(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
             requests: requests,
-            watch: RequestWatch(
+            requestMonitor: RequestMonitor(
                 relay,
                 metrics: metrics,
-                door: MetricsDoor(metrics, token: try settings.metricsToken(), isOpen: settings.isDev),
+                endpoint: MetricsEndpoint(metrics, token: try settings.metricsToken(), isOpen: settings.isDev),
                 log: RequestLog(logger, names, of: settings.logsAccess ? .all : .refused),
                 recent: settings.servesConsole ? requests : nil,
-                tracer: ground.tracing?.tracer
+                tracer: coreServices.tracing?.tracer
             )
         )
     }
 
     /// Returns the chain of responders: console, management API, demo pages, then the relay.
-    func doors(
-        on ground: Ground,
+    func responder(
+        on coreServices: CoreServices,
         _ relay: Relay,
-        _ outlook: Outlook,
+        _ monitoring: Monitoring,
         _ push: PushClient?
     ) -> RelayServer.Responder {
         let parts = ConsoleParts(
-            accounts: ground.accounts,
-            stores: ground.stores,
+            accounts: coreServices.accounts,
+            stores: coreServices.stores,
             relay: relay,
-            hub: ground.hub,
-            metrics: ground.metrics,
-            telemetry: outlook.telemetry,
-            requests: outlook.requests,
+            hub: coreServices.hub,
+            metrics: coreServices.metrics,
+            telemetry: monitoring.telemetry,
+            requests: monitoring.requests,
             facts: settings.consoleFacts(rows),
             time: .system,
             files: WebFiles(folder: settings.webFiles),
             push: push?.service.gateway,
-            look: DoctorLook(settings).findings
+            look: DoctorFindingsCache(settings).findings
         )
         let pages = DemoPages(
             isOpen: settings.servesDemo,
@@ -291,31 +293,31 @@ extension RunningRelay {
             files: WebFiles(folder: settings.webFiles),
             restart: settings.isDev ? restart.action : nil
         )
-        let wire = pages.before(outlook.watch.respond)
-        return ConsoleDoor(settings.servesConsole ? parts : nil).before(ManagementDoor(parts).before(wire))
+        let wire = pages.wrap(monitoring.requestMonitor.respond)
+        return ConsoleMiddleware(settings.servesConsole ? parts : nil).wrap(ManagementMiddleware(parts).wrap(wire))
     }
 
     func server(
-        on ground: Ground,
+        on coreServices: CoreServices,
         _ relay: Relay,
         _ admission: RelayAdmission,
-        _ watch: RequestWatch,
+        _ requestMonitor: RequestMonitor,
         respond: @escaping RelayServer.Responder
     ) -> RelayServer {
         RelayServer(
             configuration: settings.server,
             logger: logger,
-            notices: NoticeService(hub: ground.hub, admission: admission),
+            notices: NoticeService(hub: coreServices.hub, admission: admission),
             onListening: { [restart, onListening, settings, logger] address in
                 restart.isListening(at: "\(address)")
                 let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"
                 onListening(url)
-                if settings.servesConsole { ground.accounts.tellOfConsole(at: url, settings, logger) }
+                if settings.servesConsole { coreServices.accounts.announceConsole(at: url, settings, logger) }
             },
-            onShortage: { ground.stores.makeRoom() },
-            onRefusal: watch.refused,
+            onShortage: { coreServices.stores.makeRoom() },
+            onRefusal: requestMonitor.refused,
             intake: { relay.intake(for: $0) },
-            answer: watch.answer,
+            answer: requestMonitor.answer,
             respond: respond
         )
     }
@@ -323,24 +325,31 @@ extension RunningRelay {
     // MARK: Background services
 
     /// Returns the services for maintenance, backups and checks.
-    func keepers(on ground: Ground, _ relay: Relay, _ admission: RelayAdmission) -> [any Service] {
+    func maintenanceServices(on coreServices: CoreServices, _ relay: Relay, _ admission: RelayAdmission)
+        -> [any Service]
+    {
         [
-            RevocationWatch(admission: admission, relay: relay, accounts: ground.accounts),
+            RevocationWatch(admission: admission, relay: relay, accounts: coreServices.accounts),
             SignInHousekeeping(relay: relay),
-            AssetHousekeeping(stores: ground.stores, unusedLifetime: settings.assets.unusedLifetime),
-            TombstoneHousekeeping(stores: ground.stores, horizon: settings.tombstoneHorizon, logger: logger),
-            TransferKeeping(relay: relay), UploadKeeping(relay: relay),
+            AssetHousekeeping(stores: coreServices.stores, unusedLifetime: settings.assets.unusedLifetime),
+            TombstoneHousekeeping(stores: coreServices.stores, horizon: settings.tombstoneHorizon, logger: logger),
+            TransferHousekeeping(relay: relay), UploadHousekeeping(relay: relay),
             ScheduledBackups(data: settings.data, logger: logger),
-            StoreLook(data: settings.data, damage: ground.damage), AlertBookCheck(data: settings.data, logger: logger),
+            DailyStoreCheck(data: settings.data, damage: coreServices.damage),
+            AlertOverridesCheck(data: settings.data, logger: logger),
         ]
     }
 
     /// Returns the services that collect metrics for the console and for alerts; none if neither is used.
-    func watchers(on ground: Ground, _ outlook: Outlook) -> [any Service] {
-        guard settings.servesConsole || outlook.alerts != nil else { return [] }
-        let telemetry = TelemetryKeeping(telemetry: outlook.telemetry, metrics: ground.metrics, hub: ground.hub)
-        guard let alerts = outlook.alerts else { return [telemetry] }
-        return [telemetry, monitor(alerts, outlook.telemetry, ground.metrics)]
+    func monitoringServices(on coreServices: CoreServices, _ monitoring: Monitoring) -> [any Service] {
+        guard settings.servesConsole || monitoring.alerts != nil else { return [] }
+        let telemetry = TelemetrySampler(
+            telemetry: monitoring.telemetry,
+            metrics: coreServices.metrics,
+            hub: coreServices.hub
+        )
+        guard let alerts = monitoring.alerts else { return [telemetry] }
+        return [telemetry, monitor(alerts, monitoring.telemetry, coreServices.metrics)]
     }
 
     private func monitor(_ webhook: AlertWebhook, _ telemetry: Telemetry, _ metrics: RelayMetrics) -> AlertMonitor {

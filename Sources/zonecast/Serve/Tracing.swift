@@ -13,7 +13,7 @@ import RelayStore
 import ServiceLifecycle
 
 /// The `traces` keys of the configuration.
-struct TraceChoices: Sendable {
+struct TraceOptions: Sendable {
     /// `nil`: tracing is disabled.
     var endpoint: String?
     /// The share of requests that are traced, per thousand.
@@ -28,7 +28,7 @@ struct Tracing: Service {
     private let client: HTTPClient
 
     /// Returns `nil` if no collector is configured.
-    init?(_ choices: TraceChoices, logger: Logger) throws {
+    init?(_ choices: TraceOptions, logger: Logger) throws {
         guard let endpoint = choices.endpoint else { return nil }
         var settings = TraceExporter.Settings(endpoint: endpoint, version: Zonecast.version)
         settings.token = try choices.tokenFile.map { try Self.token(in: $0) }
@@ -89,7 +89,7 @@ extension RequestTrace {
             .init("http.response.status_code", .number(response.status.code)),
             .init("http.response.body.size", .number(response.sentLength)),
         ]
-        if let id = response.usual?.requestID { attributes.append(.init("zonecast.request_id", .text(id))) }
+        if let id = response.commonFields?.requestID { attributes.append(.init("zonecast.request_id", .text(id))) }
         if let error = response.errorCode { attributes.append(.init("error.type", .text(error.rawValue))) }
         if let route {
             attributes.append(.init("zonecast.operation", .text(route.rawValue)))

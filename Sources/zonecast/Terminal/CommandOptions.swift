@@ -42,7 +42,7 @@ struct FolderOptions: ParsableArguments {
     ///
     /// Creates the folder only if `creates` is set, so that a mistyped name is reported.
     func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
-        try allowDirectory(creates: creates)
+        try checkDirectory(creates: creates)
         do {
             return try body(try AccountStore(folder: folder))
         } catch let error as DirectoryError {
@@ -51,8 +51,8 @@ struct FolderOptions: ParsableArguments {
     }
 
     /// Like `withDirectory`, for an asynchronous body.
-    func holdingDirectory<Value>(_ body: (AccountStore) async throws -> Value) async throws -> Value {
-        try allowDirectory(creates: false)
+    func withDirectoryAsync<Value>(_ body: (AccountStore) async throws -> Value) async throws -> Value {
+        try checkDirectory(creates: false)
         do {
             return try await body(try AccountStore(folder: folder))
         } catch let error as DirectoryError {
@@ -61,7 +61,7 @@ struct FolderOptions: ParsableArguments {
     }
 
     /// Throws if the folder has no relay data or is not accessible; then continues as the folder's owner.
-    private func allowDirectory(creates: Bool) throws {
+    private func checkDirectory(creates: Bool) throws {
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
@@ -83,7 +83,7 @@ extension FolderOptions {
         _ body: (AccountStore) throws -> Value
     ) throws -> Value {
         try withDirectory(creates: creates) { store in
-            try store.noting(AuditEntry(command: action, subject, in: home)) { try body(store) }
+            try store.withAuditEntry(AuditEntry(command: action, subject, in: home)) { try body(store) }
         }
     }
 }

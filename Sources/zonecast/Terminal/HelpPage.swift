@@ -59,7 +59,7 @@ enum HelpPage {
 ///
 /// They are removed before the arguments are parsed. Otherwise every command would have to declare them exactly once
 /// among its option groups.
-struct EverywhereFlags: Equatable {
+struct GlobalFlags: Equatable {
     /// Suppresses confirmations, hints, headings and progress.
     var isQuiet = false
     /// Disables colour, as `NO_COLOR` in the environment does.
@@ -78,8 +78,8 @@ struct EverywhereFlags: Equatable {
     }
 
     /// Removes the flags from the arguments before `--`.
-    static func take(from arguments: [String]) -> (flags: EverywhereFlags, rest: [String]) {
-        var flags = EverywhereFlags()
+    static func take(from arguments: [String]) -> (flags: GlobalFlags, rest: [String]) {
+        var flags = GlobalFlags()
         let end = arguments.firstIndex(of: "--") ?? arguments.endIndex
         let rest = arguments[..<end].filter { argument in
             if argument == quiet { flags.isQuiet = true }
@@ -90,7 +90,7 @@ struct EverywhereFlags: Equatable {
     }
 
     func apply() {
-        if isQuiet { Terminal.beQuiet() }
+        if isQuiet { Terminal.setQuiet() }
         if hasNoColour { setenv("NO_COLOR", "1", 1) }
     }
 

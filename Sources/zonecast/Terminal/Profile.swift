@@ -44,7 +44,7 @@ struct Profile: Codable, Hashable, Sendable {
     }
 
     /// Saves a profile under a name; `nil` deletes it.
-    static func keep(_ profile: Profile?, as name: String) throws {
+    static func save(_ profile: Profile?, as name: String) throws {
         var all = try all()
         all[name] = profile
         let encoder = JSONEncoder()
@@ -57,7 +57,7 @@ struct Profile: Codable, Hashable, Sendable {
                 attributes: [.posixPermissions: 0o700]
             )
             // Symbolic links stay.
-            let place = ConfigurationPlace(path).path
+            let place = ConfigurationFileReplacement(path).path
             // The file is never readable for others, not even briefly.
             let fresh = place + ".new"
             unlink(fresh)

@@ -5,9 +5,9 @@ import Wire
 /// Output and prompts of the commands.
 enum Terminal {
     private static let quiet = Mutex(false)
-    private static let spoken = Mutex(false)
+    private static let outputWritten = Mutex(false)
     /// The cleanup to run if the reader of the output has gone.
-    private static let lastDuty = Mutex<(@Sendable () -> Void)?>(nil)
+    private static let brokenPipeCleanup = Mutex<(@Sendable () -> Void)?>(nil)
 
     /// Writes a line to standard output without buffering, so that readers of a pipe receive it at once.
     ///
@@ -17,13 +17,13 @@ enum Terminal {
 
     /// Like `say`, for text that contains its line ends.
     static func deliver(_ text: String) {
-        spoken.withLock { $0 = true }
+        outputWritten.withLock { $0 = true }
         let fault = put(text, on: STDOUT_FILENO)
         guard fault != 0 else { return }
-        lastDuty.withLock { $0 }?()
+        brokenPipeCleanup.withLock { $0 }?()
         guard fault != EPIPE else { exit(128 + SIGPIPE) }
         let why = String(cString: strerror(fault))
-        complain("zonecast: The output cannot be written: \(why). It is incomplete.")
+        sayError("zonecast: The output cannot be written: \(why). It is incomplete.")
         exit(CommandExit.failed.rawValue)
     }
 
@@ -33,12 +33,12 @@ enum Terminal {
     }
 
     /// Whether output has been written.
-    static var hasSpoken: Bool { spoken.withLock { $0 } }
+    static var hasWrittenOutput: Bool { outputWritten.withLock { $0 } }
 
     /// Whether `--quiet` is set.
     static var isQuiet: Bool { quiet.withLock { $0 } }
 
-    static func beQuiet() { quiet.withLock { $0 = true } }
+    static func setQuiet() { quiet.withLock { $0 = true } }
 
     /// Writes a line for people, such as a confirmation or hint; suppressed by `--quiet`.
     static func tell(_ line: String) { if !isQuiet { say(line) } }
@@ -47,10 +47,10 @@ enum Terminal {
     static func say(_ value: String, as name: String) { say(isQuiet ? value : name + value) }
 
     /// Writes a line to standard error.
-    static func complain(_ line: String) { put(line + "\n", on: STDERR_FILENO) }
+    static func sayError(_ line: String) { put(line + "\n", on: STDERR_FILENO) }
 
     /// Sets the cleanup that runs before the process ends because the reader of its output has gone.
-    static func beforeEndingUnread(_ duty: @escaping @Sendable () -> Void) { lastDuty.withLock { $0 = duty } }
+    static func onBrokenPipe(_ cleanup: @escaping @Sendable () -> Void) { brokenPipeCleanup.withLock { $0 = cleanup } }
 
     /// Writes the whole text; returns the system's error number, or 0.
     ///
@@ -138,7 +138,7 @@ enum Terminal {
         var hidden = shown
         hidden.c_lflag &= ~tcflag_t(ECHO)
         // If the user interrupts, the terminal must echo again.
-        let ending = EndingSignals { [shown] in
+        let ending = TerminationSignals { [shown] in
             var shown = shown
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)
             put("\n", on: STDERR_FILENO)

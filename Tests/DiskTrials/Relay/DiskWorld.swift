@@ -45,7 +45,7 @@ final class DiskWorld: Sendable {
     let schemas: SchemaFolder
     /// The file of the container's store.
     let file: String
-    private let lostWrites: LostWriteCounter
+    private let idempotencyCache: LostWriteCounter
     /// The simulated disk; `nil` for the system's.
     let disk: FaultyDisk?
 
@@ -56,7 +56,7 @@ final class DiskWorld: Sendable {
     }
 
     /// Whether the relay has asked for a restart of the process.
-    var wantsRestart: Bool { lostWrites.count.withLock { $0 } > 0 }
+    var wantsRestart: Bool { idempotencyCache.count.withLock { $0 } > 0 }
 
     /// - Parameters:
     ///   - folder: The data folder.
@@ -77,7 +77,7 @@ final class DiskWorld: Sendable {
             disk: disk?.calls ?? .system
         )
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
-        let lostWrites = LostWriteCounter()
+        let idempotencyCache = LostWriteCounter()
         let random = SeededRandom(seed: seed)
         let time = TimeSource(now: { Self.now }, uptime: { .zero })
         let source = RandomSource { random.bytes($0) }
@@ -87,7 +87,7 @@ final class DiskWorld: Sendable {
             random: source,
             cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1),
             disk: disk?.calls ?? .system,
-            onLostWrite: { lostWrites.add() }
+            onLostWrite: { idempotencyCache.add() }
         )
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -99,7 +99,7 @@ final class DiskWorld: Sendable {
             draw: { random.next() },
             disk: disk?.calls ?? .system,
             checkpointPages: checkpointPages,
-            onLostWrite: { lostWrites.add() }
+            onLostWrite: { idempotencyCache.add() }
         )
         relay = Relay(
             authenticator: try Authenticator(directory: directory, settings: settings, time: time, random: source),
@@ -107,7 +107,7 @@ final class DiskWorld: Sendable {
             time: time,
             random: source
         )
-        self.lostWrites = lostWrites
+        self.idempotencyCache = idempotencyCache
     }
 
     func close() { stores.close() }

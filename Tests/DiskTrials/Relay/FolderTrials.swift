@@ -114,8 +114,8 @@ private struct FolderTrial {
         case .compact:
             for room in try StoreCompaction.rooms(in: data) {
                 let compaction = StoreCompaction(file: room.file, in: data)
-                try compaction.writeAnew()
-                try compaction.giveBackStepwise { _, _ in }
+                try compaction.vacuum()
+                try compaction.vacuumIncrementally { _, _ in }
             }
         case .copy: _ = try FolderCopy.make(of: data, at: work + "/copy", disk: disk.calls)
         case .delete:

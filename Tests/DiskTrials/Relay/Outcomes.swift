@@ -7,8 +7,8 @@ extension Reply {
     /// The outcome of a write that failed; `nil` for success.
     func failure(in items: StaticString) -> Step.Outcome? {
         guard let (code, reason) = error(of: items) else { return nil }
-        let isTrouble = status >= 500 || ["TRY_AGAIN_LATER", "INTERNAL_ERROR"].contains(code)
-        return isTrouble ? .unknown(code: code, reason: reason) : .refused(code: "\(code): \(reason)")
+        let isServerError = status >= 500 || ["TRY_AGAIN_LATER", "INTERNAL_ERROR"].contains(code)
+        return isServerError ? .unknown(code: code, reason: reason) : .refused(code: "\(code): \(reason)")
     }
 }
 

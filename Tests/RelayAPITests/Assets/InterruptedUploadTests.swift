@@ -125,10 +125,10 @@ import Wire
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
         clock.advance(.seconds(899))
-        world.relay.dropEndedUploads()
+        world.relay.removeExpiredUploads()
         #expect(incoming.count == 1)
         clock.advance(.seconds(2))
-        world.relay.dropEndedUploads()
+        world.relay.removeExpiredUploads()
         #expect(incoming.isEmpty)
     }
 

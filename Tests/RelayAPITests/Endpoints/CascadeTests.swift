@@ -118,7 +118,7 @@ import Wire
 
     @Test func aWriteThatVisitsTooManyReferencesIsRefused() async throws {
         var limits = Limits()
-        limits.bondsPerWrite = 100
+        limits.referencesPerWrite = 100
         let world = try await world(limits: limits)
         try await world.modify([save("root")] + (0..<60).map { save("n\($0)", ("DELETE_SELF", "root")) }).checked()
         let refused = try await world.modify([World.delete("root")], atomic: false)
@@ -134,7 +134,7 @@ import Wire
     /// Here each refusal keeps a record that causes the next round.
     @Test func aWriteThatNeedsTooManyRoundsIsRefused() async throws {
         var limits = Limits()
-        limits.bondsPerWrite = 500
+        limits.referencesPerWrite = 500
         let world = try await world(limits: limits)
         let count = 30
         try await world.modify((0..<count).map { save("a\($0)") }).checked()

@@ -114,7 +114,7 @@ import Wire
     /// A request that finds no records must not keep the relay reading without bound.
     @Test func scannedRecordsThatDoNotMatchAreBoundedToo() async throws {
         var limits = Limits()
-        limits.lookedAtBytes = 8_000
+        limits.scannedBytes = 8_000
         let world = try RelayWorld(limits: limits)
         try await world.makeZone("Notes")
         let names = try await large(30, in: world)

@@ -63,9 +63,9 @@ final class RelayWorld: RelayCalling, Sendable {
         time: TimeSource = .system,
         folder: String? = nil,
         hub: NoticeHub? = nil,
-        push: PushService? = nil,
-        later: CommitLater? = nil,
-        _ change: (inout SignInSettings) -> Void = { _ in }
+        push: PushDependencies? = nil,
+        _ change: (inout SignInSettings) -> Void = { _ in },
+        later: CommitScheduler? = nil
     ) throws {
         self.directory = try directory ?? AccountStore(inMemory: ())
         var settings = SignInSettings()

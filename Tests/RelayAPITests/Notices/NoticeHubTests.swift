@@ -9,7 +9,7 @@ import Wire
         let world = NoticeWorld()
         let (phone, laptop, stranger) = (TestDevice(), TestDevice(), TestDevice())
         await phone.connect("_a", "phone", to: world)
-        await laptop.connect("_a", "laptop", to: world, lane: 1)
+        await laptop.connect("_a", "laptop", to: world, worker: 1)
         await stranger.connect("_b", "phone", to: world)
         world.publish(world.change("Notes", of: "_a", by: "phone", token: "7"))
         #expect(phone.zones.isEmpty)
@@ -20,23 +20,23 @@ import Wire
     }
 
     @Test func onlyLanesWithARecipientAreWoken() async {
-        let world = NoticeWorld(lanes: 3)
+        let world = NoticeWorld(workers: 3)
         let (one, other) = (TestDevice(), TestDevice())
-        await one.connect("_a", "one", to: world, lane: 0)
-        await other.connect("_b", "one", to: world, lane: 2)
+        await one.connect("_a", "one", to: world, worker: 0)
+        await other.connect("_b", "one", to: world, worker: 2)
         world.hub.publish([world.change("Notes", of: "_b")])
-        #expect(world.lanes.map(\.orderCount) == [0, 0, 1])
+        #expect(world.workers.map(\.orderCount) == [0, 0, 1])
         other.disconnect()
-        _ = world.lanes[2].take()
+        _ = world.workers[2].take()
         world.hub.publish([world.change("Notes", of: "_b")])
-        #expect(world.lanes.map(\.orderCount) == [0, 0, 0])
+        #expect(world.workers.map(\.orderCount) == [0, 0, 0])
     }
 
     @Test func aNoticeIsEncodedOnceForAllRecipients() async {
         let world = NoticeWorld()
         let devices = (0..<10).map { _ in TestDevice() }
         for (index, device) in devices.enumerated() {
-            await device.connect("_a", "d\(index)", to: world, lane: index % 2)
+            await device.connect("_a", "d\(index)", to: world, worker: index % 2)
         }
         devices.forEach { $0.forget() }
         world.publish(world.change("Notes", of: "_a"))
@@ -73,7 +73,7 @@ import Wire
         let world = NoticeWorld()
         let (old, new) = (TestDevice(), TestDevice())
         await old.connect("_a", "phone", to: world)
-        await new.connect("_a", "phone", to: world, lane: 1)
+        await new.connect("_a", "phone", to: world, worker: 1)
         world.carryOut()
         #expect(old.closed?.code == 4409)
         #expect(world.hub.connectionCount == 1)
@@ -201,7 +201,7 @@ import Wire
         let world = NoticeWorld()
         let (bad, good) = (TestDevice(), TestDevice())
         await bad.connect("_a", "bad", to: world, admission: FakeAdmission(session: Session.ID(1)))
-        await good.connect("_a", "good", to: world, lane: 1, admission: FakeAdmission(session: Session.ID(2)))
+        await good.connect("_a", "good", to: world, worker: 1, admission: FakeAdmission(session: Session.ID(2)))
         let signIns = [1, 2].map { Credential.session(Session.ID($0), apiTokenHash: []) }
         #expect(world.hub.liveCredentials == Set(signIns))
         world.hub.revoke([signIns[0]])

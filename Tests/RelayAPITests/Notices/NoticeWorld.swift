@@ -28,7 +28,7 @@ func notice(_ zone: String, _ token: String, scope: DatabaseScope = .private) ->
 }
 
 /// A lane that keeps its orders until the test runs them.
-final class HeldLane: NoticeLane {
+final class ManualNoticeWorker: NoticeWorker {
     private let held = Mutex<[NoticeOrder]>([])
 
     func post(_ order: NoticeOrder) { held.withLock { $0.append(order) } }
@@ -71,7 +71,7 @@ struct FakeAdmission: NoticeAdmission {
 }
 
 /// A device on a lane of the test; records the frames it receives.
-final class TestDevice: NoticeOutlet {
+final class TestDevice: NoticeTransport {
     private(set) var frames: [ServerFrame] = []
     private(set) var sent: [NoticeFrame] = []
     private(set) var closed: NoticeClose?
@@ -109,15 +109,15 @@ final class TestDevice: NoticeOutlet {
         _ user: String,
         _ device: String,
         to world: NoticeWorld,
-        lane: Int = 0,
+        worker: Int = 0,
         admission: FakeAdmission = FakeAdmission()
     ) async {
         await connect(
             ClientFrame.hello(NoticeHello(deviceID: device, webAuthToken: user)),
             path: "/push/1/iCloud.test/development",
             hub: world.hub,
-            lane: world.numbers[lane],
-            roll: world.rolls[lane],
+            worker: world.numbers[worker],
+            registry: world.registries[worker],
             admission: admission
         )
     }
@@ -126,18 +126,18 @@ final class TestDevice: NoticeOutlet {
         _ hello: ClientFrame,
         path: String,
         hub: NoticeHub,
-        lane: Int,
-        roll: NoticeLaneRoll,
+        worker: Int,
+        registry: NoticeConnectionRegistry,
         admission: any NoticeAdmission
     ) async {
         let connection = NoticeConnection(
             request: APIRequest(method: .get, path: path),
             hub: hub,
-            lane: lane,
-            roll: roll,
+            worker: worker,
+            registry: registry,
             admission: admission,
             uptime: { .zero },
-            outlet: self
+            transport: self
         )
         self.connection = connection
         connection.handle(.received(text: hello.encoded))
@@ -148,22 +148,22 @@ final class TestDevice: NoticeOutlet {
 /// A hub with lanes whose orders the test runs.
 final class NoticeWorld {
     let hub: NoticeHub
-    let lanes: [HeldLane]
-    let rolls: [NoticeLaneRoll]
+    let workers: [ManualNoticeWorker]
+    let registries: [NoticeConnectionRegistry]
     let numbers: [Int]
 
-    init(lanes count: Int = 2, limits: NoticeLimits = NoticeLimits()) {
+    init(workers count: Int = 2, limits: NoticeLimits = NoticeLimits()) {
         let hub = NoticeHub(limits: limits, relayName: "test", noticeID: { "n" })
-        let lanes = (0..<count).map { _ in HeldLane() }
+        let workers = (0..<count).map { _ in ManualNoticeWorker() }
         self.hub = hub
-        self.lanes = lanes
-        rolls = lanes.map { _ in NoticeLaneRoll() }
-        numbers = lanes.map { hub.add($0) }
+        self.workers = workers
+        registries = workers.map { _ in NoticeConnectionRegistry() }
+        numbers = workers.map { hub.add($0) }
     }
 
     func carryOut() {
-        for (lane, roll) in zip(lanes, rolls) {
-            for order in lane.take() { roll.perform(order) }
+        for (worker, registry) in zip(workers, registries) {
+            for order in worker.take() { registry.perform(order) }
         }
     }
 

@@ -216,7 +216,7 @@ import Wire
         let push = try PushWorld(directory: signIns.store)
         #expect(push.world.hub.connectionCount == 1)
         try signIns.store.revokeSession(started.session)
-        try push.world.relay.keepSignIns()
+        try push.world.relay.maintainSignIns()
         #expect(push.world.relay.pushDeviceCount == 0 && push.world.hub.connectionCount == 0)
         #expect(try signIns.store.pushDevices().isEmpty)
     }
@@ -330,7 +330,7 @@ struct PushWorld {
         world = try SubscriptionWorld(
             directory: directory,
             time: TimeSource(now: TimeSource.system.now, uptime: { clock.uptime }),
-            push: PushService(gateway: peer, register: directory, sleep: { try await clock.sleep($0) })
+            push: PushDependencies(gateway: peer, register: directory, sleep: { try await clock.sleep($0) })
         )
         try world.relay.beginPushes()
     }

@@ -52,7 +52,7 @@ import Wire
         try await world.makeZone("Notes")
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         world.relay.setOwnQuotas(
-            OwnQuotas(containers: [home: ContainerQuota(privateBytes: 1_000, publicRecords: 1_000)])
+            QuotaOverrides(containers: [home: ContainerQuota(privateBytes: 1_000, publicRecords: 1_000)])
         )
         #expect(try codes(await world.modify([note("a", 1_200), note("b", 500)])) == ["QUOTA_EXCEEDED", "ok"])
         let shared = try await world.modify(in: "public", zone: "_defaultZone", [note("p", 1_000), note("q", 500)])
@@ -61,7 +61,7 @@ import Wire
             try world.directory.accounts().first.flatMap { try world.directory.profiles(of: $0.id).first }
         )
         world.relay.setOwnQuotas(
-            OwnQuotas(
+            QuotaOverrides(
                 users: [home: [profile.1.user: .max]],
                 containers: [home: ContainerQuota(privateBytes: 1_000)]
             )
@@ -69,7 +69,9 @@ import Wire
         #expect(try codes(await world.modify([note("a", 5_000)])) == ["ok"])
         // A quota of another environment changes nothing here.
         world.relay.setOwnQuotas(
-            OwnQuotas(containers: [ContainerEnvironment(home.container, .production): ContainerQuota(privateBytes: 1)])
+            QuotaOverrides(containers: [
+                ContainerEnvironment(home.container, .production): ContainerQuota(privateBytes: 1)
+            ])
         )
         #expect(try codes(await world.modify([note("c", 2_500)])) == ["QUOTA_EXCEEDED"])
     }

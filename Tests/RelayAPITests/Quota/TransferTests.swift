@@ -65,27 +65,27 @@ import Wire
     @Test func aContainersOwnLimitAppliesToTheNextRequest() async throws {
         let relay = try relay()
         for _ in 0..<3 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
-        relay.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: 150)]))
+        relay.setOwnQuotas(QuotaOverrides(containers: [world.home: ContainerQuota(publicTransfer: 150)]))
         for _ in 0..<2 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
         #expect(await ask(relay, "public/records/lookup", lookup).status == .tooManyRequests)
-        relay.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
+        relay.setOwnQuotas(QuotaOverrides(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
         let strict = try self.relay(transfer: 0)
         #expect(await ask(strict, "public/records/lookup", lookup).status == .tooManyRequests)
-        strict.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
+        strict.setOwnQuotas(QuotaOverrides(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
         #expect(await ask(strict, "public/records/lookup", lookup).status == .ok)
-        strict.setOwnQuotas(OwnQuotas())
+        strict.setOwnQuotas(QuotaOverrides())
         #expect(await ask(strict, "public/records/lookup", lookup).status == .tooManyRequests)
     }
 
     @Test func theTransferCountIsStoredAndContinuedAfterARestart() async throws {
         let first = try relay(transfer: 150)
         for _ in 0..<2 { #expect(await ask(first, "public/records/lookup", lookup).status == .ok) }
-        await first.keepTransfers()
+        await first.flushTransferCounts()
         #expect(await ask(first, "public/records/lookup", lookup).status == .tooManyRequests)
         #expect(await ask(try relay(transfer: 150), "public/records/lookup", lookup).status == .tooManyRequests)
         // Storing the count twice counts it once.
-        await first.keepTransfers()
+        await first.flushTransferCounts()
         let month = CalendarMonth(of: world.clock.source.now())
         let sent = try stores.store(of: world.home).read { reader throws(RelayError) in try reader.transfer(in: month) }
         #expect((150..<500).contains(sent))
@@ -125,7 +125,7 @@ import Wire
         let address = try #require(try record.field("file")?.text("downloadURL"))
         let path = try #require(URLComponents(string: address)).path
         #expect(await relay.respond(to: APIRequest(method: .get, path: path)).status == .ok)
-        await relay.keepTransfers()
+        await relay.flushTransferCounts()
         let month = CalendarMonth(of: world.clock.source.now())
         let sent = try stores.store(of: world.home).read { reader throws(RelayError) in try reader.transfer(in: month) }
         #expect(sent == 3)

@@ -158,9 +158,9 @@ import Wire
         }
         await world.world.settle()
         for device in devices { device.forget() }
-        let orders = world.world.lane.orderCount
+        let orders = world.world.worker.orderCount
         try await world.modify((0..<20).map { World.save("n\($0)") }).checked()
-        #expect(world.world.lane.orderCount - orders == 99)
+        #expect(world.world.worker.orderCount - orders == 99)
         await world.world.settle()
         #expect(devices.allSatisfy { $0.zones == ["Notes"] })
     }

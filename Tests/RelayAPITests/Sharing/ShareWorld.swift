@@ -14,7 +14,7 @@ struct ShareWorld {
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init(limits: Limits = Limits(), later: CommitLater? = nil) throws {
+    init(limits: Limits = Limits(), later: CommitScheduler? = nil) throws {
         world = try SubscriptionWorld(limits: limits, later: later)
     }
 

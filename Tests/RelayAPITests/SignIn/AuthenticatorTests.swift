@@ -169,10 +169,10 @@ import Testing
         let request = world.request(apiToken: world.apiToken, webToken: session.webToken)
         let before = try authenticator.authenticate(request, in: world.home)
         let generation = try authenticator.generation()
-        #expect(try authenticator.isStillGood(before.credential))
+        #expect(try authenticator.isStillValid(before.credential))
         try world.store.setDisabled(true, of: world.alice.id)
         #expect(try authenticator.generation() != generation)
-        #expect(try !authenticator.isStillGood(before.credential))
+        #expect(try !authenticator.isStillValid(before.credential))
         #expect(try authenticator.renew(before) == nil)
         world.clock.advance(.seconds(1))
         let error = #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
@@ -187,13 +187,13 @@ import Testing
         let request = world.request(apiToken: world.apiToken, webToken: visit.webToken)
         let found = try authenticator.authenticate(request, in: world.home)
         #expect(found.caller.identity == .user(visit.user))
-        #expect(try authenticator.isStillGood(found.credential))
+        #expect(try authenticator.isStillValid(found.credential))
         let barred = world.request(apiToken: world.apiToken, webToken: other.webToken)
         #expect(throws: RelayError.self) { try authenticator.authenticate(barred, in: world.home) }
         try world.store.revokeSession(visit.session)
         world.clock.advance(.seconds(1))
         #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
-        #expect(try !authenticator.isStillGood(found.credential))
+        #expect(try !authenticator.isStillValid(found.credential))
     }
 
     @Test func aRevokedAPITokenIsRefused() throws {
@@ -203,7 +203,7 @@ import Testing
         try world.store.revokeAPIToken(world.apiToken)
         world.clock.advance(.seconds(1))
         #expect(throws: failed) { try authenticator.authenticate(request, in: world.home) }
-        #expect(try !authenticator.isStillGood(found.credential))
+        #expect(try !authenticator.isStillValid(found.credential))
     }
 
     @Test func signingOutEndsEveryTokenOfTheSessionAtOnce() throws {
@@ -223,7 +223,7 @@ import Testing
             world.clock.advance(.seconds(10 * 86_400))
             let fresh = try authenticator.authenticate(used, in: world.home).freshWebToken
             used = world.request(apiToken: world.apiToken, webToken: fresh)
-            try authenticator.keepHouse()
+            try authenticator.maintainSessions()
         }
         #expect(try world.store.sessions(of: world.alice.id).map(\.used) == [world.clock.now])
         _ = try authenticator.authenticate(used, in: world.home)
@@ -236,7 +236,7 @@ import Testing
         let authenticator = try world.authenticator()
         _ = try world.signIn()
         world.clock.advance(.seconds(10 * 365 * 86_400))
-        try authenticator.keepHouse()
+        try authenticator.maintainSessions()
         #expect(try world.store.sessions(of: world.alice.id).count == 1)
     }
 
@@ -247,19 +247,19 @@ import Testing
         _ = try authenticator.authenticate(used, in: world.home)
         world.clock.leap(.seconds(365 * 86_400))
         for _ in 0..<3 {
-            try authenticator.keepHouse()
+            try authenticator.maintainSessions()
             world.clock.advance(.seconds(300))
             _ = try world.signIn()
         }
         world.clock.leap(.seconds(-365 * 86_400))
-        try authenticator.keepHouse()
+        try authenticator.maintainSessions()
         for request in [used, unused] { _ = try authenticator.authenticate(request, in: world.home) }
         // A clock that stays ahead was corrected, so old sign-ins end eventually.
         world.clock.leap(.seconds(365 * 86_400))
-        try authenticator.keepHouse()
+        try authenticator.maintainSessions()
         world.clock.advance(.seconds(3 * 86_400))
         _ = try world.signIn()
-        try authenticator.keepHouse()
+        try authenticator.maintainSessions()
         #expect(try world.store.sessions(of: world.alice.id).count == 1)
     }
 
@@ -373,7 +373,7 @@ import Testing
         let found = try authenticator.authenticate(world.request(apiToken: nil, webToken: token), in: world.home)
         #expect(found.caller.identity == .user(user))
         #expect(found.freshWebToken != nil)
-        #expect(try authenticator.isStillGood(found.credential))
+        #expect(try authenticator.isStillValid(found.credential))
     }
 
     @Test(arguments: ["dev-", "dev-a b", "dev-%C3%A4"])

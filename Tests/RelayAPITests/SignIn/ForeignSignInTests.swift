@@ -27,8 +27,8 @@ import Wire
         }
     }
 
-    @Test(arguments: [(ForeignIssuer.Algorithm.es256, "p"), (.edDSA, "e"), (.rs256, "r")])
-    func aPublishedKeyOfEachKindIsAccepted(algorithm: ForeignIssuer.Algorithm, key: String) async throws {
+    @Test(arguments: [(TokenIssuer.Algorithm.es256, "p"), (.edDSA, "e"), (.rs256, "r")])
+    func aPublishedKeyOfEachKindIsAccepted(algorithm: TokenIssuer.Algorithm, key: String) async throws {
         try foreign.trust()
         let exchange = try foreign.exchange()
         for kid in [key, nil] {
@@ -45,7 +45,7 @@ import Wire
         let edPEM =
             "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA"
             + Base64.encode(Array(foreign.ed25519.publicKey.rawRepresentation)) + "\n-----END PUBLIC KEY-----\n"
-        let cases: [(String, ForeignIssuer.Algorithm)] = [
+        let cases: [(String, TokenIssuer.Algorithm)] = [
             (foreign.jwks([("p", .es256)]), .es256), (pem, .es256), (foreign.rsa.publicKey.pemRepresentation, .rs256),
             (edPEM, .edDSA), (String(decoding: foreign.secret, as: UTF8.self) + "\n", .hs256),
             (foreign.jwks([(nil, .hs256)]), .hs256),
@@ -167,7 +167,7 @@ import Wire
     }
 
     @Test func onlyVerifiedClaimsAreUsed() async throws {
-        func person(_ changing: [String: String?]) async throws -> ForeignPerson {
+        func person(_ changing: [String: String?]) async throws -> ExternalIdentity {
             try await foreign.exchange().person(of: try foreign.token(changing), in: container)
         }
         try foreign.trust()
@@ -228,7 +228,7 @@ import Wire
     @Test("a key replaced with issuer add is used at once, and the old one is refused", arguments: [true, false])
     func replacedKeys(inFile: Bool) async throws {
         let (next, exchange) = (try successor(), try foreign.exchange())
-        let place: ForeignIssuer.KeyPlace = inFile ? .file("/keys/issuer") : .url(ForeignWorld.address)
+        let place: TokenIssuer.KeyLocation = inFile ? .file("/keys/issuer") : .url(ForeignWorld.address)
         func publish(_ keys: String?) throws {
             foreign.source.set(inFile ? "/keys/issuer" : ForeignWorld.address, keys)
             try foreign.trust(keys: place)
@@ -313,14 +313,14 @@ import Wire
         let key = #"{"kid":"e","kty":"OKP","crv":"Ed25519","alg":"\#(name)","use":"sig","x":"\#(point)"}"#
         foreign.source.set(ForeignWorld.address, #"{"keys":[\#(key)]}"#)
         foreign.source.set("/key.json", key)
-        for keys in [ForeignIssuer.KeyPlace.url(ForeignWorld.address), .file("/key.json")] {
+        for keys in [TokenIssuer.KeyLocation.url(ForeignWorld.address), .file("/key.json")] {
             try foreign.trust([.edDSA], keys: keys)
             for header in ["Ed25519", "EdDSA"] {
                 let token = try foreign.token(.edDSA, header: #"{"alg":"\#(header)","kid":"e"}"#)
                 #expect(try await fault(token) == nil, "\(header)")
             }
         }
-        #expect(ForeignIssuer.Algorithm(named: name) == .edDSA)
+        #expect(TokenIssuer.Algorithm(named: name) == .edDSA)
         try foreign.trust([.es256])
         let token = try foreign.token(.edDSA, header: #"{"alg":"\#(name)","kid":"e"}"#)
         #expect(try await fault(token) == .algorithm(name))
@@ -368,7 +368,7 @@ import Wire
     func marksBeforeKeys() async throws {
         let mark = "\u{FEFF}"
         for (content, algorithm) in [
-            (foreign.jwks([("p", .es256)]), ForeignIssuer.Algorithm.es256),
+            (foreign.jwks([("p", .es256)]), TokenIssuer.Algorithm.es256),
             (foreign.p256.publicKey.pemRepresentation, .es256), (foreign.jwks([(nil, .hs256)]), .hs256),
         ] {
             foreign.source.set("/keys", mark + content)
@@ -414,7 +414,7 @@ import Wire
         try foreign.trust()
         let relay = try foreign.relay()
         let person = try foreign.world.store.account(
-            for: ForeignPerson(issuer: ForeignWorld.name, subject: "9", email: nil, phone: nil, name: PersonName())
+            for: ExternalIdentity(issuer: ForeignWorld.name, subject: "9", email: nil, phone: nil, name: PersonName())
         )
         try foreign.world.store.setDisabled(true, of: person.id)
         let tokens = [

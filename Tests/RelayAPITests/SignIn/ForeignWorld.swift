@@ -30,13 +30,13 @@ final class ForeignWorld {
     }
 
     func trust(
-        _ algorithms: Set<ForeignIssuer.Algorithm> = [.es256, .edDSA, .rs256],
-        keys: ForeignIssuer.KeyPlace = .url(ForeignWorld.address),
-        claims: [ForeignIssuer.Field: String] = [:],
+        _ algorithms: Set<TokenIssuer.Algorithm> = [.es256, .edDSA, .rs256],
+        keys: TokenIssuer.KeyLocation = .url(ForeignWorld.address),
+        claims: [TokenIssuer.Field: String] = [:],
         trustsContacts: Bool = false
     ) throws {
         try world.store.putIssuer(
-            ForeignIssuer(
+            TokenIssuer(
                 container: world.home.container,
                 issuer: Self.name,
                 audiences: ["notes"],
@@ -62,7 +62,7 @@ final class ForeignWorld {
 
     // MARK: Keys
 
-    private func jwk(_ id: String?, _ algorithm: ForeignIssuer.Algorithm) -> String {
+    private func jwk(_ id: String?, _ algorithm: TokenIssuer.Algorithm) -> String {
         let kid = id.map { #""kid":"\#($0)","# } ?? ""
         switch algorithm {
         case .hs256: return #"{\#(kid)"kty":"oct","k":"\#(Self.text(secret))"}"#
@@ -82,7 +82,7 @@ final class ForeignWorld {
         }
     }
 
-    func jwks(_ keys: [(id: String?, algorithm: ForeignIssuer.Algorithm)]) -> String {
+    func jwks(_ keys: [(id: String?, algorithm: TokenIssuer.Algorithm)]) -> String {
         #"{"keys":[\#(keys.map { jwk($0.id, $0.algorithm) }.joined(separator: ","))]}"#
     }
 
@@ -107,7 +107,7 @@ final class ForeignWorld {
     /// - Returns: Its compact form.
     /// - Throws: Errors of the signing.
     func token(
-        _ algorithm: ForeignIssuer.Algorithm = .es256,
+        _ algorithm: TokenIssuer.Algorithm = .es256,
         key: String? = "p",
         changing: [String: String?] = [:],
         header: String? = nil
@@ -123,7 +123,7 @@ final class ForeignWorld {
 
     func token(_ changing: [String: String?]) throws -> String { try token(changing: changing) }
 
-    private func sign(_ message: [UInt8], _ algorithm: ForeignIssuer.Algorithm) throws -> [UInt8] {
+    private func sign(_ message: [UInt8], _ algorithm: TokenIssuer.Algorithm) throws -> [UInt8] {
         switch algorithm {
         case .hs256: Array(HMAC<SHA256>.authenticationCode(for: message, using: SymmetricKey(data: secret)))
         case .es256: Array(try p256.signature(for: message).rawRepresentation)

@@ -101,8 +101,8 @@ import Wire
             .hello(NoticeHello(deviceID: "phone", apiToken: world.apiToken, webAuthToken: token)),
             path: "/push/1/\(world.home.container)/development",
             hub: relay.hub,
-            lane: relay.number,
-            roll: relay.roll,
+            worker: relay.number,
+            registry: relay.registry,
             admission: relay.admission
         )
         #expect(phone.closed == (isSignedOut ? .notAuthenticated : .tokenExpired))

@@ -6,6 +6,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 import Testing
+
 @testable import RelayAPI
 
 @Suite struct SignedRequestTests {

@@ -12,8 +12,8 @@ final class SubscriptionWorld: RelayCalling {
     private let base: RelayWorld
     let hub: NoticeHub
     let admission: RelayAdmission
-    let lane = HeldLane()
-    let roll = NoticeLaneRoll()
+    let worker = ManualNoticeWorker()
+    let registry = NoticeConnectionRegistry()
     let number: Int
 
     var relay: Relay { base.relay }
@@ -26,8 +26,8 @@ final class SubscriptionWorld: RelayCalling {
         directory: AccountStore? = nil,
         folder: String? = nil,
         time: TimeSource = .system,
-        push: PushService? = nil,
-        later: CommitLater? = nil
+        push: PushDependencies? = nil,
+        later: CommitScheduler? = nil
     ) throws {
         hub = NoticeHub(relayName: "test", noticeID: { "n" })
         base = try RelayWorld(
@@ -40,7 +40,7 @@ final class SubscriptionWorld: RelayCalling {
             later: later
         )
         admission = RelayAdmission(relay: base.relay, hub: hub, time: time)
-        number = hub.add(lane)
+        number = hub.add(worker)
     }
 
     func close() { stores.close() }
@@ -117,7 +117,7 @@ final class SubscriptionWorld: RelayCalling {
     /// Returns when all notices of the commits so far have reached their devices.
     func settle() async {
         await hub.queries.settle()
-        for order in lane.take() { roll.perform(order) }
+        for order in worker.take() { registry.perform(order) }
     }
 }
 
@@ -134,8 +134,8 @@ extension TestDevice {
             ),
             path: "/push/1/\(world.container)/development",
             hub: world.hub,
-            lane: world.number,
-            roll: world.roll,
+            worker: world.number,
+            registry: world.registry,
             admission: world.admission
         )
     }

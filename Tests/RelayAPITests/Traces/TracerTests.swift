@@ -76,7 +76,7 @@ import Testing
             "{}",
             traceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         )
-        #expect((0..<1_000).count { _ in follower.begin(kept) != nil } == Tracer.followedLimit)
+        #expect((0..<1_000).count { _ in follower.begin(kept) != nil } == Tracer.continuedTraceLimit)
         // A trace that the caller does not sample is not recorded here either.
         let tracer = Tracer(share: 1, sink: Sink(), time: .system, random: .system)
         let other = try Self.request(

@@ -87,7 +87,7 @@ import Wire
             over: development,
             production: Self.schema(row.production)
         )
-        #expect(change.offences.map(\.element) == row.refused)
+        #expect(change.violations.map(\.element) == row.refused)
         #expect(change.isAllowed == row.refused.isEmpty)
         #expect(change.result.types["Users"] == development.types["Users"])
     }
@@ -96,22 +96,24 @@ import Wire
         var development = Self.schema("CREATE ROLE R; CREATE ROLE S;")
         development.members = [UserID("_1"): [Role("R")], UserID("_2"): [Role("R")]]
         let change = SchemaChange(importing: Schema(), over: development, production: Schema())
-        #expect(change.offences.map(\.element) == [.role("R")])
-        #expect(change.offences.first?.reason.contains("2 users have it in development") == true)
+        #expect(change.violations.map(\.element) == [.role("R")])
+        #expect(change.violations.first?.reason.contains("2 users have it in development") == true)
         #expect(change.result.members == development.members)
     }
 
     @Test func aRemovedFieldCanBeAddedAgainOnlyWithItsType() {
         var development = Self.schema(Self.note("a STRING"))
-        development.retired = ["Note": ["b": .init(.scalar(.int64))], "Gone": ["c": .init(.scalar(.string))]]
-        func offences(_ text: String) -> [SchemaElement] {
-            SchemaChange(importing: Self.schema(text), over: development, production: Schema()).offences.map(\.element)
+        development.removedFields = ["Note": ["b": .init(.scalar(.int64))], "Gone": ["c": .init(.scalar(.string))]]
+        func violations(_ text: String) -> [SchemaElement] {
+            SchemaChange(importing: Self.schema(text), over: development, production: Schema()).violations.map(
+                \.element
+            )
         }
-        #expect(offences(Self.note("a STRING, b INT64")) == [])
-        #expect(offences(Self.note("a STRING, b STRING")) == [.field(type: "Note", "b")])
-        #expect(offences(Self.note("a STRING, b LIST<INT64>")) == [.field(type: "Note", "b")])
+        #expect(violations(Self.note("a STRING, b INT64")) == [])
+        #expect(violations(Self.note("a STRING, b STRING")) == [.field(type: "Note", "b")])
+        #expect(violations(Self.note("a STRING, b LIST<INT64>")) == [.field(type: "Note", "b")])
         let back = Self.note("a STRING") + "RECORD TYPE Gone ( c INT64 );"
-        #expect(offences(back) == [.field(type: "Gone", "c")])
+        #expect(violations(back) == [.field(type: "Gone", "c")])
     }
 
     @Test func aPromotionListsEverythingThatWouldBeLost() {
@@ -124,7 +126,7 @@ import Wire
         let production = Self.schema(Self.note("a INT64, c STRING") + "RECORD TYPE Old ( a STRING );")
         let second = SchemaChange(promoting: development, over: production)
         #expect(
-            second.offences.map(\.element) == [
+            second.violations.map(\.element) == [
                 .field(type: "Note", "a"), .field(type: "Note", "c"), .type("Old"),
             ]
         )

@@ -80,7 +80,7 @@ import Wire
         let stamp = StoredRecord.Stamp(
             at: Timestamp(milliseconds: 1),
             by: Self.users[draw.below(4)],
-            device: DeviceMark(bits: 1)
+            device: DeviceFingerprint(bits: 1)
         )
         return StoredRecord(
             name: "r",
@@ -107,7 +107,7 @@ import Wire
             else { continue }
             let parsed = try QueryCodec.read(JSONDocument(parsing: query.json).root, schema: Self.schema)
             let match = QueryMatch(parsed.filters, type: type)
-            guard match.holds(for: try QueryValues(record, fields: match.fieldNames)) else { continue }
+            guard match.matches(for: try QueryValues(record, fields: match.fieldNames)) else { continue }
             found.insert("\(item.user)/\(item.scope)/\(item.subscription.id)")
         }
         return found
@@ -137,7 +137,7 @@ import Wire
             }
             let zone = ZoneID(draw.below(2) == 0 ? "A" : "B", owner: owner)
             let change = CommittedRecord(zone: zone, before: before, after: after, device: "d")
-            let mayMatch = index.mayConcernSomebody(change, schema: Self.schema)
+            let mayMatch = index.mayMatchAny(change, schema: Self.schema)
             let found = try index.matches(change, schema: Self.schema)
             #expect(mayMatch || found.isEmpty, "seed \(seed), step \(step)")
             #expect(
@@ -167,7 +167,7 @@ import Wire
             var schema = Self.schema
             schema.version = version
             let change = CommittedRecord(zone: ZoneID("A", owner: user), before: nil, after: made, device: "d")
-            return index.mayConcernSomebody(change, schema: schema)
+            return index.mayMatchAny(change, schema: schema)
         }
         for number in 0..<100 {
             subscribe("t\(number)", #"{"comparator":"EQUALS","fieldName":"t","fieldValue":{"value":"t\#(number)"}}"#)

@@ -15,8 +15,8 @@ import Testing
         try store.addContainer(home.container)
     }
 
-    private func foreign(_ subject: String, email: String?, name: String? = nil) -> ForeignPerson {
-        ForeignPerson(
+    private func foreign(_ subject: String, email: String?, name: String? = nil) -> ExternalIdentity {
+        ExternalIdentity(
             issuer: "https://id.example",
             subject: subject,
             email: email,
@@ -34,7 +34,7 @@ import Testing
         let quota = ContainerQuota(privateBytes: 1, publicAssets: .max, publicTransfer: 0)
         try store.setQuota(quota, of: home)
         #expect(try store.quota(of: home) == quota && store.quota(of: production).isEmpty)
-        #expect(try store.ownQuotas() == OwnQuotas(users: [home: [user: 500]], containers: [home: quota]))
+        #expect(try store.ownQuotas() == QuotaOverrides(users: [home: [user: 500]], containers: [home: quota]))
         try store.setQuota(ContainerQuota(publicRecords: 7), of: production)
         try store.setQuota(ContainerQuota(), of: home)
         #expect(try Array(store.ownQuotas().containers.keys) == [production])
@@ -59,7 +59,7 @@ import Testing
         #expect(try found() == insider)
     }
 
-    @Test func aDevUserIsFoundByAddressOnlyOnADevRelay() throws {
+    @Test func devUserIsFoundByAddressOnDevRelayOnly() throws {
         let dev = try store.devAccount(named: "ada@example.org")
         let user = try store.user(of: dev.id, in: home)
         let lookup = UserLookup.email("ada@example.org")
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test func issuersAreStoredAndRemovedWithTheirAccounts() throws {
-        let issuer = ForeignIssuer(
+        let issuer = TokenIssuer(
             container: home.container,
             issuer: "https://id.example",
             audiences: ["notes", "web"],
@@ -102,7 +102,7 @@ import Testing
         #expect(try store.issuers(of: other).isEmpty)
         let person = try store.account(for: foreign("7", email: nil))
         let longer = try store.account(
-            for: ForeignPerson(
+            for: ExternalIdentity(
                 issuer: "https://id.example.evil",
                 subject: "7",
                 email: nil,

@@ -30,7 +30,7 @@ import Testing
         let folder = AssetFolder(folder: place + "/assets", disk: disk) {
             counters.names.add(1, ordering: .relaxed).newValue
         }
-        @Sendable func begin() throws -> any AssetIntake {
+        @Sendable func begin() throws -> any AssetUpload {
             let intake = try folder.begin()
             try intake.take([1, 2, 3])
             return intake

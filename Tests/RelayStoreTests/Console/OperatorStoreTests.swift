@@ -111,13 +111,17 @@ import Testing
     @Test func aChangeAndItsAuditEntryShareACommit() throws {
         let first = try #require(ContainerID("iCloud.org.example.first"))
         let second = try #require(ContainerID("iCloud.org.example.second"))
-        try store.noting(entry("first")) { try store.addContainer(first) }
-        #expect(throws: DirectoryError.self) { try store.noting(entry("again")) { try store.addContainer(first) } }
-        try store.noting(entry("nothing")) {}
+        try store.withAuditEntry(entry("first")) { try store.addContainer(first) }
+        #expect(throws: DirectoryError.self) {
+            try store.withAuditEntry(entry("again")) { try store.addContainer(first) }
+        }
+        try store.withAuditEntry(entry("nothing")) {}
         #expect(try store.auditEntries(limit: 9).map(\.subject) == ["nothing", "first"])
 
         try store.writer.write { try $0.execute(sql: "ALTER TABLE audit RENAME TO lost") }
-        #expect(throws: DirectoryError.self) { try store.noting(entry("second")) { try store.addContainer(second) } }
+        #expect(throws: DirectoryError.self) {
+            try store.withAuditEntry(entry("second")) { try store.addContainer(second) }
+        }
         #expect(try store.containers().map(\.container) == [first])
         // A later write does not commit it either.
         try store.addContainer(second)

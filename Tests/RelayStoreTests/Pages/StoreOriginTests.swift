@@ -44,7 +44,7 @@ import Testing
         let refusal = #expect(throws: RelayError.self) { try use() }
         #expect(refusal?.code == .internalError)
         #expect(try tables(store) == [table])
-        let place = try #require(DamageLedger.places(of: store).first)
+        let place = try #require(DamageLog.places(of: store).first)
         #expect(place.contains("is not a relay's store"))
         #expect(place.hasSuffix("remove it and stores-here/iCloud.org.example.development"))
         #expect(try StoreCheck.faults(in: folder.path).map(\.what) == [place])

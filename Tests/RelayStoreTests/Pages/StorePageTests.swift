@@ -32,7 +32,7 @@ import Testing
         let stamp = StoredRecord.Stamp(
             at: Timestamp(milliseconds: 1),
             by: UserID(zone.owner.recordName),
-            device: DeviceMark(bits: 1)
+            device: DeviceFingerprint(bits: 1)
         )
         try await store.write { [zone] writer throws(RelayError) in
             if try writer.zone(zone) == nil { _ = try writer.makeZone(zone, by: "phone") }
@@ -77,7 +77,7 @@ import Testing
         #expect(file.count > 10 * 4_096 && file[20] == 8)
         for number in 1...file.count / 4_096 {
             let page = Array(file[(number - 1) * 4_096..<number * 4_096])
-            #expect(page.withUnsafeBytes { PageSum.verdict(on: $0, number: number) } == .good, "page \(number)")
+            #expect(page.withUnsafeBytes { PageChecksum.verdict(on: $0, number: number) } == .good, "page \(number)")
         }
         #expect(try StoreCheck.faults(in: folder.path) == [])
     }
@@ -155,7 +155,7 @@ import Testing
     }
 
     /// Whichever page is damaged, results are correct or the read is refused and reported.
-    @Test(arguments: 1...12) func aFlippedBitIsNeverServed(seed: Int) async throws {
+    @Test(arguments: 1...12) func flippedBitIsNeverServed(seed: Int) async throws {
         try await fill()
         var file = bytes(path)
         let page = seed % 6 == 0 ? 0 : (seed * 7_919) % (file.count / 4_096)
@@ -191,7 +191,7 @@ import Testing
             let texts = try texts(store)
             #expect(texts["long"]?.count == 20_000 && texts["long"]?.contains("\0") == false)
         }
-        #expect(DamageLedger.places(of: path) == ["page \(file.count / 4_096)"])
+        #expect(DamageLog.places(of: path) == ["page \(file.count / 4_096)"])
     }
 
     /// Copies the file into a data folder's layout, for the store check.
@@ -222,7 +222,7 @@ import Testing
             }
         }
         #expect(damage.count.withLock { $0 } > 0)
-        #expect(DamageLedger.places(of: path) == ["page \(page)"])
+        #expect(DamageLog.places(of: path) == ["page \(page)"])
         // A write that needs the page is refused too; others succeed.
         await #expect(throws: RelayError.self) { try await save(Self.names, "{}", in: store) }
         try await save(["new"], "{}", in: store)

@@ -63,7 +63,7 @@ final class QueryWorld {
         let written = try await store.write { writer throws(RelayError) -> [StoredRecord] in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let before = try writer.records(named: changes.map(\.name), in: zone)
-            let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceMark(bits: 1))
+            let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceFingerprint(bits: 1))
             let records = changes.map { change in
                 StoredRecord(
                     name: change.name,
@@ -123,7 +123,7 @@ final class QueryWorld {
         var found: [Query.Position] = []
         for (id, record) in records where (ids ?? zones).contains(id.zone) {
             let values = try QueryValues(record, fields: Set(Self.type.fields.keys))
-            guard match.holds(for: values) else { continue }
+            guard match.matches(for: values) else { continue }
             found.append(.init(keys: order.keys(of: values), recordName: id.recordName, zone: id.zone))
         }
         return found.sorted { order.areInOrder($0, $1) }.map { RecordID($0.recordName, in: $0.zone) }

@@ -45,7 +45,11 @@ import Testing
             }
             let zone = if let zone = try writer.zone(zone) { zone } else { try writer.makeZone(zone, by: "") }
             let before = try writer.records(named: changes.map(\.name), in: zone)
-            let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: alice, device: DeviceMark(bits: 1))
+            let stamp = StoredRecord.Stamp(
+                at: Timestamp(milliseconds: 1),
+                by: alice,
+                device: DeviceFingerprint(bits: 1)
+            )
             let records = changes.map { change in
                 StoredRecord(
                     name: change.name,
@@ -166,7 +170,7 @@ import Testing
                     let stamp = StoredRecord.Stamp(
                         at: Timestamp(milliseconds: 1),
                         by: zone.id.owner,
-                        device: DeviceMark(bits: 1)
+                        device: DeviceFingerprint(bits: 1)
                     )
                     let record = StoredRecord(
                         name: "b",

@@ -60,7 +60,11 @@ import Wire
             let id = id
             ask(name, for: user) { writer throws(RelayError) in
                 guard let zone = try writer.zone(id) else { throw .zoneNotFound }
-                let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+                let stamp = StoredRecord.Stamp(
+                    at: Timestamp(milliseconds: 1),
+                    by: user,
+                    device: DeviceFingerprint(bits: 1)
+                )
                 let title = FieldsJSON.Entry(name: "title", value: .string(String(repeating: "x", count: 1 << 20)))
                 let fields = FieldsJSON.encode([title])
                 let records = (0..<count).map {
@@ -108,7 +112,7 @@ import Wire
     private let heavy = UserID("_00000000000000000000000000000002")
     private let other = UserID("_00000000000000000000000000000003")
 
-    @Test func smallWritesShareACommit() throws {
+    @Test func smallWritesShareOneCommit() throws {
         let world = try World()
         for name in ["a", "b", "c"] { world.save(name, 1, for: heavy) }
         world.save("d", 1, for: other)

@@ -21,7 +21,11 @@ import Testing
         let id = zone
         try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
-            let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceMark(bits: 1))
+            let stamp = StoredRecord.Stamp(
+                at: Timestamp(milliseconds: 1),
+                by: id.owner,
+                device: DeviceFingerprint(bits: 1)
+            )
             let before = passesExisting ? try writer.records(named: records.map(\.name), in: zone) : [:]
             let stored = records.map { name, text in
                 StoredRecord(

@@ -69,7 +69,7 @@ import Testing
     /// Saves a record and returns its change number.
     @discardableResult
     private func save(_ name: String, in store: any Store) async throws -> UInt64 {
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         let id = zone
         return try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
@@ -107,19 +107,19 @@ import Testing
         }
         world.stores.close(patience: .zero)
         let logs = world.homes.map { world.path($0) + "-wal" }
-        #expect(logs.allSatisfy { LogCheck.size(of: $0) ?? 0 > 0 })
+        #expect(logs.allSatisfy { WALCheck.size(of: $0) ?? 0 > 0 })
         let again = StoreFolder(folder: world.folder, draw: { UInt64.random(in: 1 ... .max) })
         for home in world.homes {
             #expect(try page(again.store(of: home)).0 == ["milk"])
         }
         again.close()
-        #expect(logs.allSatisfy { LogCheck.size(of: $0) ?? 0 == 0 })
+        #expect(logs.allSatisfy { WALCheck.size(of: $0) ?? 0 == 0 })
     }
 
     @Test func placesReturnTheSameDoorBeforeTheStoreIsOpen() throws {
         let home = try #require(World(containers: 1).homes.first)
-        var places = StorePlaces()
-        let (first, second) = (places.door(of: home), places.door(of: home))
+        var places = StoreRegistry()
+        let (first, second) = (places.lock(of: home), places.lock(of: home))
         #expect(first === second)
         let (isUsed, hasAssets) = (!places.usedHomes.isEmpty, !places.homesWithAssets.isEmpty)
         #expect(!isUsed && !hasAssets, "no store was opened")
@@ -182,11 +182,11 @@ import Testing
         for home in world.homes.prefix(4) { try await begin(world, home) }
         _ = try world.stores.store(of: world.homes[0])
         _ = try world.stores.store(of: world.homes[4])
-        let logs = world.homes.map { LogCheck.size(of: world.path($0) + "-wal") ?? 0 > 0 }
+        let logs = world.homes.map { WALCheck.size(of: world.path($0) + "-wal") ?? 0 > 0 }
         #expect(logs == [true, false, true, true, true])
     }
 
-    @Test func aStoreThatIsInUseIsNotClosed() async throws {
+    @Test func storeInUseIsNotClosed() async throws {
         let world = World(containers: 8)
         let inUse = try world.homes.map { try world.stores.store(of: $0) }
         #expect(world.stores.counts.open == 8)
@@ -287,7 +287,7 @@ import Testing
     /// Reopening a store needs disk space.
     ///
     /// While the disk is full, open stores stay open so that reading works.
-    @Test func onAFullDiskNoStoreIsClosed() async throws {
+    @Test func noStoreIsClosedOnFullDisk() async throws {
         let world = World(containers: 8)
         for home in world.homes.prefix(4) { try await begin(world, home) }
         world.room.withLock { $0 = 1 << 20 }

@@ -27,7 +27,7 @@ import Wire
             StoredReference(.deleteSelf, to: "b", from: "a", field: "owner"), .parent("b", of: "a"),
         ]
         let id = zoneID
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceFingerprint(bits: 1))
         let entries = [
             FieldsJSON.Entry(name: "title", value: .string(#"not a reference: "action":"DELETE_SELF""#)),
             FieldsJSON.Entry(name: "plain", value: .reference(Reference(recordName: "b"))),

@@ -7,6 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 import Wire
+
 @testable import RelayStore
 
 @Suite struct SQLiteStoreTests {
@@ -47,7 +48,7 @@ import Wire
         of store: SQLiteStore,
         deleted isDeleted: Bool = false
     ) async throws {
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let before = try writer.records(named: names, in: zone)
@@ -260,7 +261,7 @@ import Wire
         _ store: SQLiteStore,
         _ id: ZoneID,
         from start: UInt64,
-        _ states: FeedStates = .all,
+        _ states: FeedFilter = .all,
         limit: Int,
         isPlain: Bool
     ) throws -> [Seen] {
@@ -273,7 +274,7 @@ import Wire
                 states: states,
                 backwards: false,
                 limit: limit,
-                lendingAllBut: isPlain ? [] : nil
+                rowsExceptFor: isPlain ? [] : nil
             ) { record, position in
                 switch record {
                 case .lent(let row):
@@ -378,7 +379,7 @@ import Wire
         let store = try SQLiteStore(.memory, draw: { 7 })
         let user = UserID("_00000000000000000000000000000001")
         let id = ZoneID("Notes", owner: user)
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         let fields = FieldsJSON.encode([FieldsJSON.Entry(name: "title", value: .string("x"))])
         try await store.write { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])

@@ -3,6 +3,7 @@ import Records
 import RelayCore
 import RelayStore
 import Testing
+
 @testable import RelayStore
 
 @Suite struct AliasIndexTests {
@@ -28,7 +29,7 @@ import Testing
     private let user = UserID("_00000000000000000000000000000001")
     private let other = UserID("_00000000000000000000000000000002")
 
-    @Test func aUsersSubscriptionsAreReadTogetherAndByDatabase() async throws {
+    @Test func subscriptionsAreReadPerUserAndPerDatabase() async throws {
         let store = try SQLiteStore(.memory, draw: { 7 }, onCommit: { _ in })
         let (user, other) = (user, other)
         let query = SubscribedQuery(

@@ -34,7 +34,7 @@ import Testing
         let (id, user) = (zone, user)
         try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
-            let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+            let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
             let text = String(repeating: "x", count: bytes)
             let records = names.map {
                 StoredRecord(

@@ -174,7 +174,7 @@ import Wire
             do throws(RelayError) {
                 _ = try FieldPreparation(
                     record,
-                    ofType: KnownType(name, in: Schema()),
+                    ofType: CompiledRecordType(name, in: Schema()),
                     in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
                     of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
                     rules: SchemaRules(mayGrow: mayGrow, scope: .public, limits: Limits())
@@ -224,7 +224,7 @@ import Wire
     }
 
     private func save(_ name: String, in zone: Zone, of store: SQLiteStore) async throws {
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         try await store.write { writer throws(RelayError) in
             let record = StoredRecord(
                 name: name,
@@ -243,13 +243,13 @@ import Wire
             let schemas = SchemaFolder(folder: folder, container: container)
             try Self.put(Self.schema("RECORD TYPE Note ( a STRING, b ENCRYPTED INT64 );"), into: schemas, .development)
             try Self.put(Self.schema("RECORD TYPE Note ( a STRING );"), into: schemas, .development)
-            let retired = try schemas.schema(of: .development).retired
-            #expect(retired["Note"]?["b"]?.type == .scalar(.int64))
-            #expect(retired["Note"]?["b"]?.isEncrypted == true)
+            let removedFields = try schemas.schema(of: .development).removedFields
+            #expect(removedFields["Note"]?["b"]?.type == .scalar(.int64))
+            #expect(removedFields["Note"]?["b"]?.isEncrypted == true)
             try Self.put(Schema(), into: schemas, .development)
-            #expect(try schemas.schema(of: .development).retired["Note"]?.keys.sorted() == ["a", "b"])
+            #expect(try schemas.schema(of: .development).removedFields["Note"]?.keys.sorted() == ["a", "b"])
             try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
-            #expect(try schemas.schema(of: .development).retired.isEmpty)
+            #expect(try schemas.schema(of: .development).removedFields.isEmpty)
         }
     }
 
@@ -281,7 +281,7 @@ import Wire
     }
 
     private func save(_ name: String, holding hash: AssetHash, in store: any Store) async throws {
-        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 0))
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 0))
         try await store.write { writer throws(RelayError) in
             try writer.define(["Photo": RecordType(fields: ["file": .init(.scalar(.asset))])])
             let id = ZoneID(ZoneID.defaultName, owner: Zone.publicOwner)
@@ -309,7 +309,7 @@ import Wire
             let epoch = store.epoch
             try await store.write { writer throws(RelayError) in
                 try writer.define(["Note": RecordType()])
-                try WelcomeUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
+                try ProvisionUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
             }
             stores.close()
             try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
@@ -322,7 +322,7 @@ import Wire
             let (zones, record) = try after.read { reader throws(RelayError) in
                 let zone = try reader.zone(ZoneID(ZoneID.defaultName, owner: Zone.publicOwner))
                 return (
-                    try reader.livingZones(of: user),
+                    try reader.liveZones(of: user),
                     try zone.map { zone throws(RelayError) in try reader.records(named: [user.recordName], in: zone) }
                 )
             }
@@ -330,7 +330,7 @@ import Wire
             #expect(record?.isEmpty == true)
             // The store works, and its numbers start again.
             try await after.write { writer throws(RelayError) in
-                try WelcomeUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
+                try ProvisionUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
             }
         }
     }

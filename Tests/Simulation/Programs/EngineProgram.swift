@@ -7,71 +7,75 @@ import ZoneTesting
 /// Its storage is a value that survives restarts. An edit and its mark as changed are stored in one step, as in a
 /// program that keeps both in one file. A new engine gets the marks as pending changes.
 final class EngineProgram: Program, @unchecked Sendable {
-    // Unchecked because of `device` and `sides`: only the simulation's thread accesses them, between two steps.
+    // Unchecked because of `device` and `instances`: only the simulation's thread accesses them, between two steps.
 
     private(set) var device: TestDevice
     private let userName: String
-    let judge: Judge
-    private var sides: [EngineSide] = []
+    let checker: Checker
+    private var instances: [EngineInstance] = []
 
-    init(_ device: TestDevice, userName: String, judge: Judge) {
+    init(_ device: TestDevice, userName: String, checker: Checker) {
         self.device = device
         self.userName = userName
-        self.judge = judge
-        sides = [EngineSide(isShared: false, userName, judge), EngineSide(isShared: true, userName, judge)]
+        self.checker = checker
+        instances = [
+            EngineInstance(isShared: false, userName, checker), EngineInstance(isShared: true, userName, checker),
+        ]
         begin(on: device)
     }
 
     func begin(on device: TestDevice) {
         self.device = device
-        for side in sides { side.begin(on: device) }
+        for instance in instances { instance.begin(on: device) }
     }
 
     /// Performs an explicit action of the user or the system on the engines.
-    func perform(_ deed: Step.EngineDeed, on number: Int?, clock: TestClock) {
+    func perform(_ action: Step.EngineAction, on number: Int?, clock: TestClock) {
         let zone = number.map { self.zone($0) }
-        for side in zone.map({ [self.side(of: $0)] }) ?? sides { side.perform(deed, zone, on: device, clock) }
+        for instance in zone.map({ [self.instance(of: $0)] }) ?? instances {
+            instance.perform(action, zone, on: device, clock)
+        }
     }
 
-    private func side(of zone: CKRecordZone.ID) -> EngineSide {
-        sides[zone.ownerName == CKCurrentUserDefaultName ? 0 : 1]
+    private func instance(of zone: CKRecordZone.ID) -> EngineInstance {
+        instances[zone.ownerName == CKCurrentUserDefaultName ? 0 : 1]
     }
 
     /// Zones 0 and 1 are the user's own; if a zone is shared with the user, it replaces zone 1.
     private func zone(_ number: Int) -> CKRecordZone.ID {
-        if number == 1, let shared = sides[1].zones.first(where: { $0.zoneName == "Z0" }) { return shared }
+        if number == 1, let shared = instances[1].zones.first(where: { $0.zoneName == "Z0" }) { return shared }
         return CKRecordZone.ID(zoneName: "Z\(number)")
     }
 
     func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
         let zone = self.zone(zone)
-        side(of: zone).edit(CKRecord.ID(recordName: record, zoneID: zone), field, value)
+        instance(of: zone).edit(CKRecord.ID(recordName: record, zoneID: zone), field, value)
     }
 
     func delete(_ zone: Int, _ record: String) {
         let zone = self.zone(zone)
-        side(of: zone).delete(CKRecord.ID(recordName: record, zoneID: zone))
+        instance(of: zone).delete(CKRecord.ID(recordName: record, zoneID: zone))
     }
 
-    func keepState() { sides.forEach { $0.keepState() } }
-    func putStateBack() { sides.forEach { $0.putStateBack() } }
+    func saveState() { instances.forEach { $0.saveState() } }
+    func restoreState() { instances.forEach { $0.restoreState() } }
 
-    func retry() { sides.forEach { $0.retry() } }
+    func retry() { instances.forEach { $0.retry() } }
 
-    func holdings() -> [ZoneName: [String: [String: String]]]? {
-        sides.reduce(into: [:]) { $0.merge($1.holdings) { $1 } }
+    func localRecords() -> [ZoneName: [String: [String: String]]]? {
+        instances.reduce(into: [:]) { $0.merge($1.localRecords) { $1 } }
     }
 
-    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
-        let zones = truth.zones(of: userName, shared: false).union(truth.zones(of: userName, shared: true))
-        return zones.reduce(into: [:]) { $0[$1] = truth.visible($1, to: userName) }
+    func expected(from snapshot: StoreSnapshot) -> [ZoneName: [String: Version]] {
+        let zones = snapshot.zones(of: userName, shared: false).union(snapshot.zones(of: userName, shared: true))
+        return zones.reduce(into: [:]) { $0[$1] = snapshot.visible($1, to: userName) }
     }
 
-    func unsent() -> [String] { sides.flatMap(\.unsent) }
+    func unsent() -> [String] { instances.flatMap(\.unsent) }
 }
 
 /// One engine of an `EngineProgram`, with its storage.
-final class EngineSide: CKSyncEngineDelegate {
+final class EngineInstance: CKSyncEngineDelegate {
     struct Storage: Sendable {
         var fields: [CKRecord.ID: [String: String]] = [:]
         /// The last known server records.
@@ -94,28 +98,28 @@ final class EngineSide: CKSyncEngineDelegate {
     let storage = Mutex(Storage())
     let engine = Mutex<CKSyncEngine?>(nil)
     /// How the delegate reacts to its engine.
-    let manner = Mutex(Manner())
+    let behavior = Mutex(DelegateBehavior())
     /// The listener of the current run; the events of earlier runs are not delivered.
-    private let listener = Mutex<EngineEar?>(nil)
+    private let listener = Mutex<EngineEventForwarder?>(nil)
     let isShared: Bool
     /// The user of the stored data, and the unsent changes of other accounts of this device.
     private let account: Mutex<(user: String, others: [String: Storage])>
     /// A saved copy of both.
     private let copy = Mutex<(Storage, (user: String, others: [String: Storage]))?>(nil)
-    let judge: Judge
+    let checker: Checker
 
-    init(isShared: Bool, _ userName: String, _ judge: Judge) {
+    init(isShared: Bool, _ userName: String, _ checker: Checker) {
         self.isShared = isShared
         account = Mutex((userName, [:]))
-        self.judge = judge
+        self.checker = checker
     }
 
-    func keepState() {
+    func saveState() {
         let now = (storage.withLock { $0 }, account.withLock { $0 })
         copy.withLock { $0 = now }
     }
 
-    func putStateBack() {
+    func restoreState() {
         guard let kept = copy.withLock({ $0 }) else { return }
         storage.withLock { $0 = kept.0 }
         account.withLock { $0 = kept.1 }
@@ -124,11 +128,11 @@ final class EngineSide: CKSyncEngineDelegate {
     var zones: [CKRecordZone.ID] { storage.withLock { $0.zones } }
 
     func begin(on device: TestDevice) {
-        let ear = EngineEar(self)
-        listener.withLock { $0 = ear }
+        let forwarder = EngineEventForwarder(self)
+        listener.withLock { $0 = forwarder }
         let database = isShared ? device.sharedDatabase : device.privateDatabase
         let made = CKSyncEngine(
-            .init(database: database, stateSerialization: storage.withLock { $0.state }, delegate: ear)
+            .init(database: database, stateSerialization: storage.withLock { $0.state }, delegate: forwarder)
         )
         engine.withLock { $0 = made }
         retry()
@@ -156,7 +160,7 @@ final class EngineSide: CKSyncEngineDelegate {
 
     func edit(_ id: CKRecord.ID, _ field: String, _ value: String) {
         if storage.withLock({ $0.ending.contains(id.zoneID) }) { return }
-        judge.wrote(value, by: account.withLock { $0.user })
+        checker.wrote(value, by: account.withLock { $0.user })
         let isNewZone = storage.withLock { storage in
             storage.fields[id, default: [:]][field] = value
             storage.changed[id, default: []].insert(field)
@@ -186,7 +190,7 @@ final class EngineSide: CKSyncEngineDelegate {
         return ZoneName(owner: zone.ownerName == CKCurrentUserDefaultName ? user : zone.ownerName, name: zone.zoneName)
     }
 
-    var holdings: [ZoneName: [String: [String: String]]] {
+    var localRecords: [ZoneName: [String: [String: String]]] {
         storage.withLock { storage in
             var all: [ZoneName: [String: [String: String]]] = [:]
             for zone in storage.zones { all[name(zone)] = [:] }
@@ -215,7 +219,7 @@ final class EngineSide: CKSyncEngineDelegate {
             if let listed = end.listedRecordIDs { storage.withLock { $0.sweep(end.zoneID, listed) } }
         case .sentDatabaseChanges(let sent):
             storage.withLock { $0.take(sent) }
-        case .sentRecordZoneChanges(let sent): settle(sent)
+        case .sentRecordZoneChanges(let sent): changesSent(sent)
         default: break
         }
     }
@@ -224,14 +228,14 @@ final class EngineSide: CKSyncEngineDelegate {
         _ context: CKSyncEngine.SendChangesContext,
         syncEngine: CKSyncEngine
     ) async -> CKSyncEngine.RecordZoneChangeBatch? {
-        let manner = manner.withLock { $0 }
+        let behavior = behavior.withLock { $0 }
         let pending = syncEngine.state.pendingRecordZoneChanges.filter {
-            context.options.scope.contains($0) && !manner.paused.contains($0.recordID.zoneID)
+            context.options.scope.contains($0) && !behavior.paused.contains($0.recordID.zoneID)
         }
         var batch = await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
             self.storage.withLock { $0.record(id) }
         }
-        batch?.atomicByZone = manner.isAtomic
+        batch?.atomicByZone = behavior.isAtomic
         return batch
     }
 
@@ -251,7 +255,7 @@ final class EngineSide: CKSyncEngineDelegate {
         if isOther, !user.isEmpty { retry() }
     }
 
-    private func settle(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
+    private func changesSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
         storage.withLock { storage in
             for record in sent.savedRecords { storage.saved(record) }
             for id in sent.deletedRecordIDs { storage.gone(id) }
@@ -271,9 +275,9 @@ final class EngineSide: CKSyncEngineDelegate {
     }
 }
 
-extension EngineSide {
+extension EngineInstance {
     /// How a program's delegate reacts to its engine.
-    struct Manner: Sendable {
+    struct DelegateBehavior: Sendable {
         /// Zones whose sync the user has switched off.
         var paused: Set<CKRecordZone.ID> = []
         /// Whether each zone's changes are sent atomically.
@@ -294,8 +298,8 @@ extension EngineSide {
         }
     }
 
-    func perform(_ deed: Step.EngineDeed, _ zone: CKRecordZone.ID?, on device: TestDevice, _ clock: TestClock) {
-        switch deed {
+    func perform(_ action: Step.EngineAction, _ zone: CKRecordZone.ID?, on device: TestDevice, _ clock: TestClock) {
+        switch action {
         case .fetch:
             act(on: device, "fetch") { try await $0.fetchChanges(.init(scope: zone.map { .zoneIDs([$0]) } ?? .all)) }
         case .fetchOthers:
@@ -311,21 +315,21 @@ extension EngineSide {
         case .renew: begin(on: device)
         case .pause:
             guard let zone else { return }
-            manner.withLock { _ = $0.paused.insert(zone) }
+            behavior.withLock { _ = $0.paused.insert(zone) }
         case .resume: resume(on: device)
-        case .atomic(let isOn): manner.withLock { $0.isAtomic = isOn }
-        case .dawdle(let milliseconds):
+        case .atomic(let isOn): behavior.withLock { $0.isAtomic = isOn }
+        case .delayEvents(let milliseconds):
             let pause: @Sendable () async -> Void = { try? await clock.sleep(for: .milliseconds(milliseconds)) }
-            manner.withLock { $0.pause = milliseconds > 0 ? pause : nil }
+            behavior.withLock { $0.pause = milliseconds > 0 ? pause : nil }
         case .endZone: end(zone)
         }
     }
 
     /// Resumes all zones and restores the default behavior.
     func resume(on device: TestDevice) {
-        let wasPaused = manner.withLock { manner in
-            defer { manner = Manner() }
-            return !manner.paused.isEmpty
+        let wasPaused = behavior.withLock { behavior in
+            defer { behavior = DelegateBehavior() }
+            return !behavior.paused.isEmpty
         }
         guard wasPaused else { return }
         act(on: device, "fetch of what was paused") { try await $0.fetchChanges() }
@@ -338,12 +342,12 @@ extension EngineSide {
         _ work: @escaping @Sendable (CKSyncEngine) async throws -> Void
     ) {
         guard let engine = engine.withLock({ $0 }) else { return }
-        Task(executorPreference: device.party) { [judge] in
+        Task(executorPreference: device.process) { [checker] in
             do {
                 try await work(engine)
-                judge.note("\(device.name)'s \(what) by hand done")
+                checker.note("\(device.name)'s \(what) by hand done")
             } catch {
-                judge.note("\(device.name)'s \(what) by hand failed: \((error as? CKError)?.code ?? .internalError)")
+                checker.note("\(device.name)'s \(what) by hand failed: \((error as? CKError)?.code ?? .internalError)")
             }
         }
     }
@@ -353,10 +357,10 @@ extension EngineSide {
         act(on: device, "send") { [self] engine in
             let before = pending(scope, engine)
             try await engine.sendChanges(.init(scope: scope))
-            guard self.engine.withLock({ $0 === engine }), manner.withLock(\.paused.isEmpty) else { return }
+            guard self.engine.withLock({ $0 === engine }), behavior.withLock(\.paused.isEmpty) else { return }
             let after = pending(scope, engine)
             for (id, values) in before where after[id] == values {
-                judge.accuse("b", "\(device.name) reported success, but \(id.recordName) is still pending")
+                checker.reportViolation("b", "\(device.name) reported success, but \(id.recordName) is still pending")
             }
         }
     }
@@ -391,34 +395,34 @@ extension EngineSide {
     }
 }
 
-/// Forwards the events of one engine instance to its `EngineSide`, during one run of the device.
-final class EngineEar: CKSyncEngineDelegate {
-    private let side: EngineSide
+/// Forwards the events of one engine instance to its `EngineInstance`, during one run of the device.
+final class EngineEventForwarder: CKSyncEngineDelegate {
+    private let instance: EngineInstance
     private let isTold = Mutex(false)
 
-    init(_ side: EngineSide) { self.side = side }
+    init(_ instance: EngineInstance) { self.instance = instance }
 
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
         let overlaps = isTold.withLock { isTold in
             defer { isTold = true }
             return isTold
         }
-        if overlaps { side.judge.accuse("b", "\(event) is delivered during another event") }
-        await side.manner.withLock { $0.pause }?()
-        await side.handleEvent(event, syncEngine: syncEngine)
+        if overlaps { instance.checker.reportViolation("b", "\(event) is delivered during another event") }
+        await instance.behavior.withLock { $0.pause }?()
+        await instance.handleEvent(event, syncEngine: syncEngine)
         isTold.withLock { $0 = false }
     }
 
     func nextFetchChangesOptions(
         _ context: CKSyncEngine.FetchChangesContext,
         syncEngine: CKSyncEngine
-    ) async -> CKSyncEngine.FetchChangesOptions { side.manner.withLock { $0.options(context.options) } }
+    ) async -> CKSyncEngine.FetchChangesOptions { instance.behavior.withLock { $0.options(context.options) } }
 
     func nextRecordZoneChangeBatch(
         _ context: CKSyncEngine.SendChangesContext,
         syncEngine: CKSyncEngine
     ) async -> CKSyncEngine.RecordZoneChangeBatch? {
-        await side.nextRecordZoneChangeBatch(context, syncEngine: syncEngine)
+        await instance.nextRecordZoneChangeBatch(context, syncEngine: syncEngine)
     }
 }
 
@@ -434,10 +438,10 @@ extension Collection<CKRecord.ID> {
 }
 
 /// How an `EngineProgram` handles engine events: the merging that every application needs.
-extension EngineSide.Storage {
+extension EngineInstance.Storage {
     /// The part that is kept when the device switches to another account.
-    var unsentPart: EngineSide.Storage {
-        var part = EngineSide.Storage()
+    var unsentPart: EngineInstance.Storage {
+        var part = EngineInstance.Storage()
         part.changed = changed
         part.deleted = deleted
         for (id, mine) in changed { part.fields[id] = fields[id]?.filter { mine.contains($0.key) } }

@@ -67,21 +67,21 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
     // Unchecked because of `device`: only the simulation's thread accesses it, between two steps.
     private(set) var device: TestDevice
     private let userName: String
-    private let judge: Judge
+    private let checker: Checker
     private let policy: MergePolicy
     private let container = Mutex<MirroredContainer?>(nil)
     /// The increments of each counter on this device.
     private(set) var counts: [String: Int] = [:]
 
-    init(_ device: TestDevice, _ policy: MergePolicy, userName: String, judge: Judge) {
+    init(_ device: TestDevice, _ policy: MergePolicy, userName: String, checker: Checker) {
         self.device = device
         self.policy = policy
-        self.judge = judge
+        self.checker = checker
         self.userName = userName
         begin(on: device)
     }
 
-    func letGo() {
+    func releaseStores() {
         let ended = container.withLock { container in
             defer { container = nil }
             return container
@@ -91,9 +91,9 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
 
     func begin(on device: TestDevice) {
         self.device = device
-        letGo()
-        let (judge, policy) = (judge, policy)
-        Task(executorPreference: device.party) { [weak self] in
+        releaseStores()
+        let (checker, policy) = (checker, policy)
+        Task(executorPreference: device.process) { [weak self] in
             do {
                 let model = MirrorModel(Knot.self, Box.self, Score.self)
                 let made = try await device.mirror(of: model) { store in
@@ -107,7 +107,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
                 }
                 self?.container.withLock { $0 = made }
             } catch {
-                judge.accuse("k", "\(device.name) cannot open its store: \(error)")
+                checker.reportViolation("k", "\(device.name) cannot open its store: \(error)")
             }
         }
     }
@@ -186,13 +186,13 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
             try body(context)
             try context.save()
         } catch {
-            judge.accuse("a", "\(device.name) cannot save: \(error)")
+            checker.reportViolation("a", "\(device.name) cannot save: \(error)")
         }
     }
 
-    func erase() { device.erase(container.withLock { $0 }, judge) }
-    func resetKeys() { device.resetKeys(container.withLock { $0 }, judge) }
-    func deleteZone() { device.deleteMirroredZone(judge) }
+    func erase() { device.erase(container.withLock { $0 }, checker) }
+    func resetKeys() { device.resetKeys(container.withLock { $0 }, checker) }
+    func deleteZone() { device.deleteMirroredZone(checker) }
 
     func retry() {}
     func unsent() -> [String] { [] }
@@ -202,7 +202,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
     private var zone: ZoneName { ZoneName(owner: userName, name: "mirrored") }
 
     /// Objects with their texts and with the target of each link.
-    func holdings() -> [ZoneName: [String: [String: String]]]? {
+    func localRecords() -> [ZoneName: [String: [String: String]]]? {
         guard let context = container.withLock({ $0 })?.newBackgroundContext() else { return nil }
         var records: [String: [String: String]] = [:]
         do {
@@ -216,7 +216,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
             }
             for score in try context.fetch(Score.self) { records[score.id.text] = ["count": score.count] }
         } catch {
-            judge.note("\(device.name) cannot be read: \(error)")
+            checker.note("\(device.name) cannot be read: \(error)")
             return nil
         }
         return [zone: records]
@@ -246,8 +246,8 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
 
     /// The same, computed from the relay's records: a link counts if both of its ends exist, and a one-to-one link only
     /// if both ends name each other.
-    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
-        let records = self.records(in: truth)
+    func expected(from snapshot: StoreSnapshot) -> [ZoneName: [String: Version]] {
+        let records = self.records(in: snapshot)
         var (all, many): ([String: [String: String]], [String: [String: [String]]]) = ([:], [:])
         for (name, fields) in records where fields["CD_entityName"] != nil {
             var own = fields.filter { ["CD_a", "CD_b", "CD_count"].contains($0.key) }
@@ -277,21 +277,21 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
 
     /// Pair records with a missing end; no program shows them, and a new object of that name would be linked by
     /// mistake.
-    func orphans(in truth: Truth) -> [String] {
-        let records = self.records(in: truth)
+    func orphans(in snapshot: StoreSnapshot) -> [String] {
+        let records = self.records(in: snapshot)
         return records.filter { record in
             Pair(record.value).map { $0.ends.contains { records[$0] == nil } } ?? false
         }.map(\.key).sorted()
     }
 
     /// The values of the counters on the relay.
-    func scores(in truth: Truth) -> [String: Int] {
-        records(in: truth).compactMapValues { $0["CD_count"].flatMap(Int.init) }
+    func scores(in snapshot: StoreSnapshot) -> [String: Int] {
+        records(in: snapshot).compactMapValues { $0["CD_count"].flatMap(Int.init) }
     }
 
-    private func records(in truth: Truth) -> [String: [String: String]] {
-        let zones = truth.zones.keys.filter { $0.owner == userName && $0.name.hasPrefix("com.apple") }
-        return zones.reduce(into: [:]) { $0.merge(truth[$1].mapValues(\.fields)) { $1 } }
+    private func records(in snapshot: StoreSnapshot) -> [String: [String: String]] {
+        let zones = snapshot.zones.keys.filter { $0.owner == userName && $0.name.hasPrefix("com.apple") }
+        return zones.reduce(into: [:]) { $0.merge(snapshot[$1].mapValues(\.fields)) { $1 } }
     }
 }
 

@@ -19,7 +19,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     enum Kind {
         case own
         case sharing
-        case everybodys
+        case publicDatabase
     }
 
     // Unchecked because of `device`, `made` and `deleted`: only the simulation's thread accesses them, between two
@@ -27,21 +27,21 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     private(set) var device: TestDevice
     let kind: Kind
     private let userName: String
-    private let judge: Judge
+    private let checker: Checker
     private let container = Mutex<MirroredContainer?>(nil)
     /// The names of objects created and deleted on this device.
     private(set) var made: Set<String> = []
     private(set) var deleted: Set<String> = []
 
-    init(_ device: TestDevice, _ kind: Kind = .own, userName: String, judge: Judge) {
+    init(_ device: TestDevice, _ kind: Kind = .own, userName: String, checker: Checker) {
         self.device = device
         self.kind = kind
-        self.judge = judge
+        self.checker = checker
         self.userName = userName
         begin(on: device)
     }
 
-    func letGo() {
+    func releaseStores() {
         let ended = container.withLock { container in
             defer { container = nil }
             return container
@@ -51,27 +51,27 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
 
     func begin(on device: TestDevice) {
         self.device = device
-        letGo()
-        let (judge, kind) = (judge, kind)
-        Task(executorPreference: device.party) { [weak self] in
+        releaseStores()
+        let (checker, kind) = (checker, kind)
+        Task(executorPreference: device.process) { [weak self] in
             do {
                 let model = MirrorModel(Item.self)
                 let made =
                     switch kind {
                     case .own: try await device.mirror(of: model)
                     case .sharing: try await device.sharingMirror(of: model)
-                    case .everybodys: try await device.mirror(of: model, scope: .public)
+                    case .publicDatabase: try await device.mirror(of: model, scope: .public)
                     }
                 self?.container.withLock { $0 = made }
             } catch {
-                judge.accuse("k", "\(device.name) cannot open its store: \(error)")
+                checker.reportViolation("k", "\(device.name) cannot open its store: \(error)")
             }
         }
     }
 
     /// In the public database, each program writes records with names of its own; it may only read those of others.
     private func name(_ record: String) -> RecordName {
-        RecordName(kind == .everybodys ? "\(device.user ?? "")-\(record)" : record)
+        RecordName(kind == .publicDatabase ? "\(device.user ?? "")-\(record)" : record)
     }
 
     func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
@@ -89,7 +89,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
 
     func delete(_ zone: Int, _ record: String) {
         // Clients do not learn of deletions in the public database.
-        guard kind != .everybodys else { return }
+        guard kind != .publicDatabase else { return }
         change { context in
             if try context.object(Item.self, name(record)) != nil {
                 try context.delete(Item.self, id: name(record))
@@ -108,7 +108,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         } catch {
             // Another user's object, which is read-only.
             if let error = error as? MirrorError, case .permissionFailure = error.code { return }
-            judge.accuse("a", "\(device.name) cannot save: \(error)")
+            checker.reportViolation("a", "\(device.name) cannot save: \(error)")
         }
     }
 
@@ -119,8 +119,8 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     /// Adds an object to the share, creating the share if needed.
     func shareItem(_ record: String) {
         guard let container = container.withLock({ $0 }) else { return }
-        let (device, judge, id) = (device, judge, name(record))
-        Task(executorPreference: device.party) {
+        let (device, checker, id) = (device, checker, name(record))
+        Task(executorPreference: device.process) {
             do {
                 guard let object = try container.newBackgroundContext().object(Item.self, id) else { return }
                 let database = device.privateDatabase
@@ -134,9 +134,9 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
                 }
                 let context = container.newBackgroundContext()
                 _ = try await container.share([context.objectID(of: object)], to: share)
-                judge.note("item shared")
+                checker.note("item shared")
             } catch {
-                judge.note("item not shared: \(error)")
+                checker.note("item not shared: \(error)")
             }
         }
     }
@@ -144,17 +144,17 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     /// Joins the share of another program.
     func join(_ owner: MirrorProgram) {
         guard let container = container.withLock({ $0 }) else { return }
-        let (device, judge, other) = (device, judge, owner.device)
-        Task(executorPreference: device.party) {
+        let (device, checker, other) = (device, checker, owner.device)
+        Task(executorPreference: device.process) {
             do {
                 let shareID = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: Self.sharedZone)
                 guard let url = (try await other.privateDatabase.record(for: shareID) as? CKShare)?.url else { return }
                 let metadata = try await device.container.shareMetadata(for: url)
                 guard let place = container.descriptions.last?.url else { return }
                 try await container.acceptShareInvitations(from: [metadata], into: container.store(at: place))
-                judge.note("items joined")
+                checker.note("items joined")
             } catch {
-                judge.note("items not joined: \(error)")
+                checker.note("items not joined: \(error)")
             }
         }
     }
@@ -187,20 +187,20 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         _ work: @escaping @Sendable (MirroredContainer, CKShare, StoreID) async throws -> Void
     ) {
         guard let container = container.withLock({ $0 }), let place else { return }
-        let judge = judge
-        Task(executorPreference: device.party) {
+        let checker = checker
+        Task(executorPreference: device.process) {
             do {
                 let store = container.store(at: place)
                 for share in try await container.fetchShares(in: store) { try await work(container, share, store) }
-                judge.note("shares ended")
+                checker.note("shares ended")
             } catch {
-                judge.note("shares not ended: \(error)")
+                checker.note("shares not ended: \(error)")
             }
         }
     }
 
-    func erase() { device.erase(container.withLock { $0 }, judge) }
-    func resetKeys() { device.resetKeys(container.withLock { $0 }, judge) }
+    func erase() { device.erase(container.withLock { $0 }, checker) }
+    func resetKeys() { device.resetKeys(container.withLock { $0 }, checker) }
 
     func retry() {}
 
@@ -210,7 +210,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         return kind == .sharing ? [own, ZoneName(owner: userName, name: "mirrored of others")] : [own]
     }
 
-    func holdings() -> [ZoneName: [String: [String: String]]]? {
+    func localRecords() -> [ZoneName: [String: [String: String]]]? {
         guard let container = container.withLock({ $0 }) else { return nil }
         let context = container.newBackgroundContext()
         var all: [ZoneName: [String: [String: String]]] = [:]
@@ -231,11 +231,11 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     }
 
     /// All items of the mirrored databases that this user may see.
-    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
+    func expected(from snapshot: StoreSnapshot) -> [ZoneName: [String: Version]] {
         var all: [ZoneName: [String: Version]] = [:]
         for place in places { all[place] = [:] }
-        for name in truth.zones.keys where isMirrored(name) {
-            guard let records = truth.visible(name, to: userName) else { continue }
+        for name in snapshot.zones.keys where isMirrored(name) {
+            guard let records = snapshot.visible(name, to: userName) else { continue }
             let place = places[kind == .sharing && name.owner != userName ? 1 : 0]
             for (record, version) in records where version.fields["CD_entityName"] == "Item" {
                 all[place]?[record] = version
@@ -248,7 +248,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         switch kind {
         case .own: zone.owner == userName
         case .sharing: !zone.isPublic
-        case .everybodys: zone.isPublic
+        case .publicDatabase: zone.isPublic
         }
     }
 

@@ -12,25 +12,25 @@ protocol Program: AnyObject, Sendable {
     func begin(on device: TestDevice)
     /// Retries changes that were rejected for a reason that no longer exists.
     func retry()
-    /// Copies the state kept outside the device's files. `putStateBack()` restores it, and requires an earlier copy.
-    func keepState()
-    func putStateBack()
+    /// Copies the state kept outside the device's files. `restoreState()` restores it, and requires an earlier copy.
+    func saveState()
+    func restoreState()
     /// The program's local content by zone and record; `nil` if it cannot be read.
-    func holdings() -> [ZoneName: [String: [String: String]]]?
+    func localRecords() -> [ZoneName: [String: [String: String]]]?
     /// The content that the program must have.
-    func expected(from truth: Truth) -> [ZoneName: [String: Version]]
+    func expected(from snapshot: StoreSnapshot) -> [ZoneName: [String: Version]]
     /// Closes open files after a crash, as the operating system would.
-    func letGo()
+    func releaseStores()
     /// Changes that the program has still to send.
     func unsent() -> [String]
 }
 
 extension Program {
     // All state is in files by default.
-    func keepState() {}
+    func saveState() {}
     // No files are open by default.
-    func letGo() {}
-    func putStateBack() {}
+    func releaseStores() {}
+    func restoreState() {}
 }
 
 /// A program whose user can erase the relay's data or lose the encryption key.
@@ -41,37 +41,37 @@ protocol ErasingProgram: Program {
 
 extension TestDevice {
     /// Erases the application's data on this device and on the relay.
-    func erase(_ container: MirroredContainer?, _ judge: Judge) {
-        onPrivateStore(of: container, judge, "erased") { try await $0.eraseAllData(in: $1) }
+    func erase(_ container: MirroredContainer?, _ checker: Checker) {
+        onPrivateStore(of: container, checker, "erased") { try await $0.eraseAllData(in: $1) }
     }
 
     /// Recreates the relay's data from the devices' copies.
-    func resetKeys(_ container: MirroredContainer?, _ judge: Judge) {
-        onPrivateStore(of: container, judge, "reset") { try await $0.resetEncryptedData(in: $1) }
+    func resetKeys(_ container: MirroredContainer?, _ checker: Checker) {
+        onPrivateStore(of: container, checker, "reset") { try await $0.resetEncryptedData(in: $1) }
     }
 
     /// Deletes the zone directly, without the mirror's involvement, as another program of the user would.
-    func deleteMirroredZone(_ judge: Judge) {
-        Task(executorPreference: party) { [self] in
+    func deleteMirroredZone(_ checker: Checker) {
+        Task(executorPreference: process) { [self] in
             let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
             let done = try? await privateDatabase.deleteRecordZone(withID: zone)
-            judge.note("zone \(done == nil ? "not " : "")deleted")
+            checker.note("zone \(done == nil ? "not " : "")deleted")
         }
     }
 
     private func onPrivateStore(
         of container: MirroredContainer?,
-        _ judge: Judge,
+        _ checker: Checker,
         _ what: String,
         _ work: @escaping @Sendable (MirroredContainer, StoreID) async throws -> Void
     ) {
         guard let container, let place = container.descriptions.first?.url else { return }
-        Task(executorPreference: party) {
+        Task(executorPreference: process) {
             do {
                 try await work(container, container.store(at: place))
-                judge.note(what)
+                checker.note(what)
             } catch {
-                judge.note("not \(what): \(error)")
+                checker.note("not \(what): \(error)")
             }
         }
     }

@@ -21,14 +21,14 @@ final class WebProgram: Program, @unchecked Sendable {
     // Unchecked because of `device`: only the simulation's thread accesses it, between two steps.
     private(set) var device: TestDevice
     private let userName: String
-    private let judge: Judge
+    private let checker: Checker
     private let table = Mutex(Table())
     private let copy = Mutex<Table?>(nil)
 
-    init(_ device: TestDevice, userName: String, judge: Judge) {
+    init(_ device: TestDevice, userName: String, checker: Checker) {
         self.device = device
         self.userName = userName
-        self.judge = judge
+        self.checker = checker
     }
 
     func begin(on device: TestDevice) {
@@ -36,12 +36,12 @@ final class WebProgram: Program, @unchecked Sendable {
         // The stored state survives a restart: only requests in progress are lost.
     }
 
-    func keepState() {
+    func saveState() {
         let now = table.withLock { $0 }
         copy.withLock { $0 = now }
     }
 
-    func putStateBack() {
+    func restoreState() {
         if let kept = copy.withLock({ $0 }) { table.withLock { $0 = kept } }
     }
 
@@ -49,11 +49,11 @@ final class WebProgram: Program, @unchecked Sendable {
     func unsent() -> [String] { [] }
 
     private func act(_ what: String, _ work: @escaping @Sendable (WebProgram) async throws -> Void) {
-        Task(executorPreference: device.party) { [self] in
+        Task(executorPreference: device.process) { [self] in
             do {
                 try await work(self)
             } catch {
-                judge.note("web \(what) failed")
+                checker.note("web \(what) failed")
             }
         }
     }
@@ -152,7 +152,7 @@ final class WebProgram: Program, @unchecked Sendable {
         }
     }
 
-    func holdings() -> [ZoneName: [String: [String: String]]]? {
+    func localRecords() -> [ZoneName: [String: [String: String]]]? {
         table.withLock { table in
             var all: [ZoneName: [String: [String: String]]] = [:]
             for (name, page) in table.zones { all[ZoneName(owner: userName, name: name)] = page.fields }
@@ -160,8 +160,8 @@ final class WebProgram: Program, @unchecked Sendable {
         }
     }
 
-    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
-        truth.zones(of: userName, shared: false).reduce(into: [:]) { $0[$1] = truth[$1] }
+    func expected(from snapshot: StoreSnapshot) -> [ZoneName: [String: Version]] {
+        snapshot.zones(of: userName, shared: false).reduce(into: [:]) { $0[$1] = snapshot[$1] }
     }
 }
 
@@ -172,7 +172,7 @@ extension WebProgram.Page {
             (tags[name], fields[name]) = (nil, nil)
         } else if try record["recordType"]?.string() != Share.recordType, let json = record["fields"] {
             tags[name] = try record.required("recordChangeTag").string()
-            fields[name] = try Judge.texts(ofFields: json)
+            fields[name] = try Checker.texts(ofFields: json)
         }
     }
 }

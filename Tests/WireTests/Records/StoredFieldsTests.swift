@@ -61,7 +61,7 @@ import Wire
 }
 
 @Suite struct FieldsMergeTests {
-    private func text(_ numbers: some Sequence<Int>, _ value: Int64) -> FieldsText {
+    private func text(_ numbers: some Sequence<Int>, _ value: Int64) -> EncodedFields {
         var writer = FieldsWriter(reserving: 1024)
         for number in numbers { writer.add(.init(name: "f\(number)", value: .int64(value))) }
         return writer.finish()

@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneTesting
 
 /// How zone keys reach their recipients, and what happens to values that were fetched before.
-@Suite(.timeLimit(.minutes(15))) struct KeyArrivalTests {
+@Suite(.timeLimit(.minutes(15))) struct LateKeyTests {
     let relay: TestRelay
     let phone: TestDevice
     let zone = CKRecordZone(zoneName: "Diary")

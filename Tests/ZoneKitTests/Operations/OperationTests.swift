@@ -497,7 +497,7 @@ import ZoneTesting
 
 /// Blocks that exist in an older and a newer form: as in CloudKit, the older one is called only if the newer is not
 /// set.
-@Suite(.timeLimit(.minutes(15))) struct OlderBlockTests {
+@Suite(.timeLimit(.minutes(15))) struct OlderCompletionBlockTests {
     let relay: TestRelay
     let container: CKContainer
     var database: CKDatabase { container.privateCloudDatabase }

@@ -3,6 +3,7 @@ import Testing
 import Wire
 import ZoneKit
 import ZoneTesting
+
 @testable import ZoneKit
 
 /// Shares at the level of the wire, with scripted answers.

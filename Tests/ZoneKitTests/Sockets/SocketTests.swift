@@ -10,6 +10,7 @@ import TestSupport
 import Testing
 import Wire
 import ZoneTesting
+
 @testable import ZoneKit
 
 /// The system's sockets and the notice client, with an independent server implementation.
@@ -148,9 +149,9 @@ import ZoneTesting
                 isSecure: false
             ),
             connector: SystemSockets.connector,
-            time: Timekeeper(clock),
+            time: Scheduler(clock),
             // No randomness: every back-off has its shortest duration.
-            random: Chance { 0 },
+            random: RandomGenerator { 0 },
             hello: { NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"]) },
             deliver: { continuation.yield($0) }
         )

@@ -3,6 +3,7 @@ import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
+
 @testable import ZoneKit
 
 /// A device that saved before its first fetch.

@@ -52,7 +52,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         configuration.automaticallySync = isAutomatic
         var conditions = SyncConditions()
         if let relay {
-            conditions.time = Timekeeper(relay.clock)
+            conditions.time = Scheduler(relay.clock)
             conditions.wallClock = { relay.clock.date }
         }
         let engine = CKSyncEngine(configuration, conditions: conditions)

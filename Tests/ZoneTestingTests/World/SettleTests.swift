@@ -4,6 +4,7 @@ import Testing
 import ZoneKit
 import ZoneMirror
 import ZoneTesting
+
 @testable import ZoneTesting
 
 /// Test environments that run until no work is left.

@@ -200,7 +200,7 @@ final class Chromium {
         }
 
         /// Saves a screenshot to the folder in `ZONECAST_SCREENSHOTS`, if it is set.
-        func keepPicture(_ name: String) throws {
+        func saveScreenshot(_ name: String) throws {
             guard let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] else { return }
             let picture: Picture = try browser.call("Page.captureScreenshot", Shot(), session: session)
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -243,10 +243,10 @@ private struct Call<Parameters: Encodable>: Encodable {
 }
 
 private struct Head: Decodable {
-    struct Trouble: Decodable { var message: String }
+    struct ProtocolError: Decodable { var message: String }
     var id: Int?
     var sessionId: String?
-    var error: Trouble?
+    var error: ProtocolError?
 }
 
 private struct Reply<Answer: Decodable>: Decodable { var result: Answer }

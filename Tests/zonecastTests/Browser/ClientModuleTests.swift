@@ -54,7 +54,7 @@ import Testing
         #expect(try faults(of: Self.notices) == "")
     }
 
-    /// The Swift client reads the same table: see `NoticeLineTableTests`.
+    /// The Swift client reads the same table: see `NoticeConnectionStateTableTests`.
     @Test("the browser's client reacts as the table specifies", .enabled(if: Tool.isInstalled("node")))
     func reactions() throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -76,7 +76,7 @@ import Testing
           }
         }
         for (const { name, chance, steps } of JSON.parse(readFileSync("table.json", "utf8"))) {
-          const line = new module.NoticeLine();
+          const line = new module.NoticeConnectionState();
           for (const { at, event, value, effects } of steps) {
             const is = line.handle(event, value, at * 1000, chance).map(words);
             if (is.join() !== effects.join()) faults.push(`${name}: ${event} at ${at} s led to ${is.join()} and not ${effects.join()}`);

@@ -121,11 +121,11 @@ struct ConsoleTests {
             #expect(try page.text("document.querySelector('main .trouble')?.innerText ?? ''") == "", "\(name)")
             #expect(try page.text("document.querySelector('nav [aria-current]')?.dataset.page") == name)
             #expect(try !page.text("document.body.innerText").contains("secret"), "\(name)")
-            try page.keepPicture("console-\(name)")
+            try page.saveScreenshot("console-\(name)")
         }
         try go(page, "overview", production: true)
         #expect(try page.text("document.body.className") == "production")
-        try page.keepPicture("console-production")
+        try page.saveScreenshot("console-production")
         #expect(page.faults.isEmpty, "\(page.faults)")
         let own = "http://127.0.0.1:\(fixture.relay.port)/"
         #expect(page.requests.allSatisfy { $0.hasPrefix(own) || $0.hasPrefix("data:") || $0.hasPrefix("blob:") })
@@ -217,7 +217,7 @@ struct ConsoleTests {
             let root = "document.documentElement"
             let isWide = try page.text("\(root).scrollWidth > \(root).clientWidth")
             #expect(isWide == "false", "\(name) is too wide")
-            try page.keepPicture("console-narrow-\(name)")
+            try page.saveScreenshot("console-narrow-\(name)")
         }
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
@@ -243,7 +243,7 @@ struct ConsoleTests {
         try page.wait(for: "document.querySelector('dialog') === null")
         try go(page, "records", "?type=Post&record=made-here")
         try page.wait(for: "document.querySelector('dialog[open] h2')?.innerText === 'made-here'")
-        try page.keepPicture("console-record")
+        try page.saveScreenshot("console-record")
         try page.text(
             """
             (() => { const field = [...document.querySelectorAll('dialog .field')].find((one) => one.innerText.startsWith('title'));
@@ -402,7 +402,7 @@ struct ConsoleTests {
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("record type 'Post'"))
         try page.text("document.getElementById('promote').click()")
         try page.wait(for: "document.querySelector('dialog.production input') !== null")
-        try page.keepPicture("console-promote")
+        try page.saveScreenshot("console-promote")
         #expect(try page.text("document.querySelector('dialog .danger').disabled") == "true")
         try page.text("document.querySelector('dialog input').focus()")
         try page.type(Self.container)
@@ -433,7 +433,7 @@ struct ConsoleTests {
         try page.wait(for: "document.querySelector('main tbody .badge.bad') !== null")
         try page.text("document.querySelector('main form button[type=submit]').click()")
         try page.wait(for: "document.querySelector('main').innerText.includes('this device is up to date')")
-        try page.keepPicture("console-feed")
+        try page.saveScreenshot("console-feed")
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
@@ -452,7 +452,7 @@ struct ConsoleTests {
         let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("explorer.act-as-user"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
-        try page.keepPicture("console-explorer-answer")
+        try page.saveScreenshot("console-explorer-answer")
         // An operator has no tokens and only the public database.
         try page.text(
             """
@@ -483,7 +483,7 @@ struct ConsoleTests {
             size.value = '12'; size.focus(); })()
             """
         )
-        try page.keepPicture("console-quota-change")
+        try page.saveScreenshot("console-quota-change")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('dialog') === null")
         try page.wait(for: "document.querySelector('main').innerText.includes('of 12.0 MB')")
@@ -522,10 +522,10 @@ struct ConsoleTests {
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("not yet"))
         try page.text("document.querySelector('main tbody button').click()")
         try page.wait(for: "document.querySelector('main tbody').innerText.includes('good, ')")
-        try page.keepPicture("console-backup-verified")
+        try page.saveScreenshot("console-backup-verified")
         try page.text("[...document.querySelectorAll('main tbody button')].at(-1).click()")
         try page.wait(for: "document.querySelector('#download-backup input') !== null")
-        try page.keepPicture("console-backup-download")
+        try page.saveScreenshot("console-backup-download")
         try page.type("correct horse")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('dialog') === null")
@@ -564,7 +564,7 @@ struct ConsoleTests {
         try page.wait(
             for: "document.querySelector('#push-verdict .trouble')?.innerText.includes('could not be reached') === true"
         )
-        try page.keepPicture("console-push-test")
+        try page.saveScreenshot("console-push-test")
         #expect(try !page.text("document.body.innerText").contains("secret-topic"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
@@ -587,7 +587,7 @@ struct ConsoleTests {
         try page.wait(for: "document.querySelector('main .badge.warn') !== null")
         let who = try page.text("[...document.querySelectorAll('main tbody')].at(-1).innerText")
         #expect(who.contains("address") && who.contains("Invalid tokens or signatures") && !who.contains("127.0.0.1"))
-        try page.keepPicture("console-narrow-rates")
+        try page.saveScreenshot("console-narrow-rates")
         let root = "document.documentElement"
         #expect(try page.text("\(root).scrollWidth > \(root).clientWidth") == "false")
         #expect(page.faults.isEmpty, "\(page.faults)")
@@ -608,7 +608,7 @@ struct ConsoleTests {
         #expect(try page.text("document.querySelector('main').innerText").contains("Doctor results"))
         try goWithKeys(page, "h", to: "shares")
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("anyone: read"))
-        try page.keepPicture("console-share")
+        try page.saveScreenshot("console-share")
         try page.text("document.querySelector('main td .danger[aria-label^=Stop]').click()")
         try page.wait(for: "document.querySelector('dialog[open] .danger') !== null")
         try page.text("document.querySelector('dialog[open] .danger').click()")
@@ -616,11 +616,11 @@ struct ConsoleTests {
         try goWithKeys(page, "u", to: "users")
         try page.text("document.querySelector('main tbody a').click()")
         try page.wait(for: "document.getElementById('delete-user') !== null")
-        try page.keepPicture("console-user")
+        try page.saveScreenshot("console-user")
         try page.text("document.getElementById('delete-user').click()")
         try page.wait(for: "document.querySelector('#delete-user-form button')?.disabled === true")
         try page.type("dev-alice")
-        try page.keepPicture("console-user-delete")
+        try page.saveScreenshot("console-user-delete")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main').innerText.includes('No users yet.')")
         let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
@@ -633,11 +633,11 @@ struct ConsoleTests {
         let fixture = try ConsoleFixture()
         let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("none"))
-        try page.keepPicture("console-first")
+        try page.saveScreenshot("console-first")
         #expect(try Command.run(["console", "remove", "ada@example.org", "--data", fixture.folder.path]).status == 0)
         try page.text("setTimeout(() => location.reload())")
         try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
-        try page.keepPicture("console-sign-in")
+        try page.saveScreenshot("console-sign-in")
         let link = try Command.run(["console", "link", "--data", fixture.folder.path])
         #expect(link.output.contains("http://127.0.0.1:\(fixture.relay.port)/console/#setup="))
     }
@@ -656,12 +656,12 @@ struct ConsoleTests {
         try page.type("correct horse")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('#passkeys tbody')?.innerText.includes('my laptop') === true")
-        try page.keepPicture("console-passkeys")
+        try page.saveScreenshot("console-passkeys")
         try page.text(
             "[...document.querySelectorAll('dialog button')].find((one) => one.innerText === 'Sign out').click()"
         )
         try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
-        try page.keepPicture("console-sign-in-passkey")
+        try page.saveScreenshot("console-sign-in-passkey")
         try page.text("document.getElementById('use-passkey').click()")
         try page.wait(for: "document.querySelector('.who')?.innerText === 'ada@example.org'")
         let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])

@@ -5,17 +5,17 @@ import ZoneKit
 @testable import zonecast
 
 /// The log lines that the demo derives from requests and responses.
-@Suite struct DemoOverheardTests {
+@Suite struct DemoTranscriptTests {
     @Test func noticesAndFetchesFollowTheCommitInTheLog() {
         let journal = DemoJournal(.none)
         journal.note("alice/phone", "save", "milk")
-        let write = journal.writeBegins()
-        journal.hear(.init("relay", "→ notice", "alice/laptop"), by: "alice/laptop")
-        journal.hear(.init("alice/laptop", "fetch", "1 changed"), by: "alice/laptop")
+        let write = journal.writeStarted()
+        journal.received(.init("relay", "→ notice", "alice/laptop"), by: "alice/laptop")
+        journal.received(.init("alice/laptop", "fetch", "1 changed"), by: "alice/laptop")
         journal.note("alice/laptop", "shows", "milk")
         journal.note("bob/tablet", "save", "bread")
         journal.writeEnded(write, of: "alice/phone", [.init("relay", "commit", "milk")])
-        journal.hear(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
+        journal.received(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
         let expected = ["save", "save", "commit", "→ notice", "fetch", "shows", "→ notice"]
         #expect(journal.last(10).map(\.what) == expected)
     }
@@ -28,8 +28,8 @@ import ZoneKit
 
     @Test func delayedLinesAppearAfterAWriteWithoutAnswer() {
         let journal = DemoJournal(.none)
-        let writes = [journal.writeBegins(), journal.writeBegins()]
-        journal.hear(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
+        let writes = [journal.writeStarted(), journal.writeStarted()]
+        journal.received(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
         // The first write was never answered.
         journal.writeEnded(writes[0], of: "alice/phone", [])
         #expect(journal.last(10).isEmpty)
@@ -37,10 +37,10 @@ import ZoneKit
         #expect(journal.last(10).map(\.what) == ["→ notice", "commit"])
     }
 
-    private func steps(_ path: String, _ answer: String, asked: String = "{}") -> [DemoOverheard.Step] {
+    private func steps(_ path: String, _ answer: String, asked: String = "{}") -> [DemoTranscript.Step] {
         let request = RelayRequest(method: .post, path: "/database/1/c/development/" + path, body: Array(asked.utf8))
         let response = RelayResponse(status: 200, body: Array(answer.utf8))
-        return DemoOverheard.steps(request, response, client: "alice/phone")
+        return DemoTranscript.steps(request, response, client: "alice/phone")
     }
 
     @Test func everyItemOfAWriteHasALine() {

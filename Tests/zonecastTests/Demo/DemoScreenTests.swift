@@ -23,7 +23,7 @@ import Testing
             device: names[index % 3].1,
             isOnline: index != 1,
             isLive: index != 2,
-            holdings: DemoHoldings(
+            contents: DemoContents(
                 notes: notes,
                 lists: [list],
                 posts: ["Picnic on Sunday"],
@@ -61,10 +61,10 @@ import Testing
     @Test func connectingClientsAreNotUpToDate() {
         var opening = screen(panes: 50)
         for number in opening.panes.indices {
-            opening.panes[number].holdings = DemoHoldings()
+            opening.panes[number].contents = DemoContents()
             (opening.panes[number].isOnline, opening.panes[number].isLive) = (true, number < 7)
         }
-        opening.hint = DemoStage.progress(opening.panes)
+        opening.hint = DemoPresenter.progress(opening.panes)
         let text = text(opening, 120, 40)
         #expect(text.contains("7 of 50 clients connected"))
         // The legend contains each symbol once more.

@@ -2,6 +2,7 @@ import ChildProcesses
 import Foundation
 import TestSupport
 import Testing
+
 @testable import zonecast
 
 /// The demo as a user runs it, without a terminal.

@@ -5,6 +5,7 @@ import RelayServer
 import RelayStore
 import TestSupport
 import Testing
+
 @testable import zonecast
 
 /// Provokes each fault and checks what `zonecast doctor` prints, as text and as JSON, and its exit code.
@@ -147,7 +148,7 @@ import Testing
 
     @Test func anAddressInUseIsReported() throws {
         try makeContainer()
-        let other = try FixedAnswer("HTTP/1.1 200 OK\r\n\r\n")
+        let other = try FixedResponseServer("HTTP/1.1 200 OK\r\n\r\n")
         let address = "127.0.0.1:\(other.port)"
         let found = try finding(
             "listening",
@@ -168,7 +169,7 @@ import Testing
     }
 
     @Test func aProxyThatDoesNotForwardRequestsIsReported() throws {
-        let proxy = try FixedAnswer("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+        let proxy = try FixedResponseServer("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
         let url = "http://127.0.0.1:\(proxy.port)"
         let found = try finding("public address", is: "problem", ["--url", url])
         #expect(found.found == "\(url) answers 502 to GET /healthz")
@@ -176,7 +177,7 @@ import Testing
     }
 
     @Test func aProxyWithoutUpgradeIsReported() throws {
-        let proxy = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(HTTPDate.now)\r\n\r\nup\n")
+        let proxy = try FixedResponseServer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(HTTPDate.now)\r\n\r\nup\n")
         let url = "http://127.0.0.1:\(proxy.port)"
         let found = try finding("WebSocket", is: "problem", ["--url", url])
         #expect(found.found.hasPrefix("the upgrade returned 200 instead of 101: "))
@@ -186,14 +187,14 @@ import Testing
     }
 
     @Test func aWrongClockIsReported() throws {
-        let proxy = try FixedAnswer(
+        let proxy = try FixedResponseServer(
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
         )
         let found = try finding("clock", is: "problem", ["--url", "http://127.0.0.1:\(proxy.port)"])
         #expect(found.found.hasSuffix(" s from the Date of the response"))
         #expect(found.next?.hasPrefix("turn on time synchronisation, ") == true)
         #expect(found.next?.hasSuffix("timedatectl set-ntp true") == true)
-        let silent = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n")
+        let silent = try FixedResponseServer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n")
         let none = try finding("clock", is: "advice", ["--url", "http://127.0.0.1:\(silent.port)"])
         #expect(none.found.hasSuffix("sends no Date, so the clock cannot be compared"))
     }
@@ -381,7 +382,7 @@ enum HTTPDate {
     @Test func theReasonForAFailedSignInIsReported() {
         let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Free space on it.")
         #expect(
-            DoctorCommand.noSignIn(full, in: "/srv/relay").found
+            DoctorCommand.signInFailed(full, in: "/srv/relay").found
                 == "cannot sign in in /srv/relay: relay.sqlite: the disk is full. Free space on it."
         )
     }

@@ -3,6 +3,7 @@ import GRDB
 import RelayStore
 import TestSupport
 import Testing
+
 @testable import zonecast
 
 /// `zonecast doctor` on folders and relays.
@@ -57,7 +58,7 @@ import Testing
             )
             return try run.json(Diagnosis.self)["traces"]
         }
-        let collector = try Collector()
+        let collector = try RequestCollector()
         #expect(try found(at: collector.port)?.grade == "good")
         let unreachable = try found(at: 9)
         #expect(unreachable?.grade == "advice" && unreachable?.next?.contains("traces.endpoint") == true)
@@ -143,14 +144,14 @@ import Testing
     }
 
     @Test func aProxyThatDropsTheUpgradeIsReported() throws {
-        let proxy = try FixedAnswer(
+        let proxy = try FixedResponseServer(
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
         )
         let (status, diagnosis) = try doctor("--url", "http://127.0.0.1:\(proxy.port)")
         #expect(status == 1)
         #expect(diagnosis["WebSocket"]?.found.contains("returned 200 instead of 101") == true)
         #expect(diagnosis["clock"]?.grade == "problem")
-        let otherServer = try FixedAnswer("SSH-2.0-OpenSSH\r\n\r\n")
+        let otherServer = try FixedResponseServer("SSH-2.0-OpenSSH\r\n\r\n")
         let other = try doctor("--url", "http://127.0.0.1:\(otherServer.port)")
         #expect(other.diagnosis["public address"]?.found.contains("does not speak HTTP/1.1") == true)
         #expect(try Command.run(["doctor", "--url", "ftp://x"]).status == 2)
@@ -171,7 +172,7 @@ import Testing
 
     @Test(arguments: [(0.4, "good"), (30, "advice"), (3600, "problem")])
     func clockDifferencesAreGraded(seconds: Double, grade: String) {
-        #expect(RelayChecks.clock(apart: seconds).grade.rawValue == grade)
+        #expect(RelayChecks.clock(clockOffset: seconds).grade.rawValue == grade)
     }
 }
 

@@ -63,7 +63,7 @@ final class BusyClient: Sendable {
         let operations = zones.map { #"{"operationType":"create","zone":{"zoneID":{"zoneName":"\#($0)"}}}"# }
         let body = #"{"operations":[\#(operations.joined(separator: ","))]}"#
         guard try connection.send("POST", Path.to("zones/modify"), body: body).status == 200 else {
-            throw HTTPConnection.Lost()
+            throw HTTPConnection.ConnectionLost()
         }
         state.withLock { $0.hasZones = true }
     }
@@ -149,10 +149,10 @@ final class BusyClient: Sendable {
         let tokens = try connection.send("POST", Path.to("assets/upload"), body: tokenRequest)
         guard tokens.status == 200, let url = try tokens.json(Tokens.self).tokens.first?.url,
             let address = URLComponents(string: url)
-        else { throw HTTPConnection.Lost() }
+        else { throw HTTPConnection.ConnectionLost() }
         let target = address.percentEncodedPath + (address.percentEncodedQuery.map { "?\($0)" } ?? "")
         let sent = try connection.send("POST", target, body: content)
-        guard sent.status == 200 else { throw HTTPConnection.Lost() }
+        guard sent.status == 200 else { throw HTTPConnection.ConnectionLost() }
         let file = try sent.json(Uploaded.self).singleFile
         let value = #"{"fileChecksum":"\#(file.fileChecksum)","size":\#(file.size),"receipt":"\#(file.receipt)"}"#
         let record = #"{"recordName":"\#(name)","recordType":"Photo","fields":{"file":{"value":\#(value)}}}"#

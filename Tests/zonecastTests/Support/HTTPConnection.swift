@@ -14,7 +14,7 @@ final class HTTPConnection {
     }
 
     /// The peer closed the connection or did not respond within 120 s.
-    struct Lost: Error {}
+    struct ConnectionLost: Error {}
 
     private let descriptor: Int32
     private var pending: [UInt8] = []
@@ -48,7 +48,7 @@ final class HTTPConnection {
         }
         guard outcome == 0 else {
             close(descriptor)
-            throw Lost()
+            throw ConnectionLost()
         }
         return descriptor
     }
@@ -91,7 +91,7 @@ final class HTTPConnection {
             let count = bytes[sent...].withUnsafeBytes {
                 Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
             }
-            guard count > 0 else { throw Lost() }
+            guard count > 0 else { throw ConnectionLost() }
             sent += count
         }
     }
@@ -103,7 +103,7 @@ final class HTTPConnection {
             try readMore()
             head = pending.firstRange(of: end)
         }
-        guard let head else { throw Lost() }
+        guard let head else { throw ConnectionLost() }
         let lines = String(decoding: pending[..<head.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
         var headers: [String: String] = [:]
         for line in lines.dropFirst() {
@@ -115,14 +115,14 @@ final class HTTPConnection {
         let body = Data(pending[head.upperBound..<head.upperBound + length])
         pending.removeFirst(head.upperBound + length)
         let words = lines[0].split(separator: " ")
-        guard words.count >= 2, let status = Int(words[1]) else { throw Lost() }
+        guard words.count >= 2, let status = Int(words[1]) else { throw ConnectionLost() }
         return Answer(status: status, headers: headers, body: body)
     }
 
     private func readMore() throws {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = recv(descriptor, &bytes, bytes.count, 0)
-        guard count > 0 else { throw Lost() }
+        guard count > 0 else { throw ConnectionLost() }
         pending.append(contentsOf: bytes[..<count])
     }
 }
@@ -142,14 +142,14 @@ final class NoticeSocket {
         let end = Array("\r\n\r\n".utf8)
         while pending.firstRange(of: end) == nil { try readMore() }
         guard let range = pending.firstRange(of: end), pending.starts(with: "HTTP/1.1 101 ".utf8) else {
-            throw HTTPConnection.Lost()
+            throw HTTPConnection.ConnectionLost()
         }
         pending.removeSubrange(..<range.upperBound)
         let hello = #"{"hello":{"deviceID":"\#(device)","ckAPIToken":"x","ckWebAuthToken":"dev-alice"}}"#
         // The mask is zero, so the payload stays as it is.
         let frame = [0x81, 0x80 | UInt8(min(hello.utf8.count, 125)), 0, 0, 0, 0]
         try HTTPConnection.write(frame + Array(hello.utf8), to: descriptor)
-        guard try next().opcode == 1 else { throw HTTPConnection.Lost() }
+        guard try next().opcode == 1 else { throw HTTPConnection.ConnectionLost() }
     }
 
     deinit { close(descriptor) }
@@ -180,7 +180,7 @@ final class NoticeSocket {
     private func readMore() throws {
         var bytes = [UInt8](repeating: 0, count: 4_096)
         let count = recv(descriptor, &bytes, bytes.count, 0)
-        guard count > 0 else { throw HTTPConnection.Lost() }
+        guard count > 0 else { throw HTTPConnection.ConnectionLost() }
         pending.append(contentsOf: bytes[..<count])
     }
 }

@@ -108,7 +108,7 @@ struct Writer: Sendable {
             var records: [Record]
         }
         guard answer.status == 200, try answer.json(Result.self).records.first?.recordChangeTag != nil else {
-            throw HTTPConnection.Lost()
+            throw HTTPConnection.ConnectionLost()
         }
         ledger.acknowledged(value, of: name)
     }

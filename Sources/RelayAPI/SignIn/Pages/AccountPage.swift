@@ -9,14 +9,16 @@ import RelayCore
 extension Pages {
     func changeAccount(_ request: APIRequest) async -> APIResponse {
         let visit = visit(request)
-        func door(_ trouble: SignInPage.Trouble, _ status: HTTPResponse.Status, email: String = "") -> APIResponse {
+        func signInForm(_ formError: SignInPage.FormError, _ status: HTTPResponse.Status, email: String = "")
+            -> APIResponse
+        {
             visit.answer(
-                AccountPage(formSeal: visit.formSeal).door(email: email, trouble: trouble),
+                AccountPage(formSeal: visit.formSeal).signInForm(email: email, formError: formError),
                 status: status,
                 isSecure: isSecure
             )
         }
-        guard let fields = fields(of: request) else { return door(.cookies, .forbidden) }
+        guard let fields = fields(of: request) else { return signInForm(.cookies, .forbidden) }
         do throws(CredentialRefusal) {
             if fields["action"] == "open" {
                 let email = fields["email"] ?? ""
@@ -24,16 +26,16 @@ extension Pages {
                     let account = try await open(fields, email: email, from: request.remoteAddress)
                     return try show(account, visit, nil)
                 } catch {
-                    return refusal(error) { door($0, $1, email: email) }
+                    return refusal(error) { signInForm($0, $1, email: email) }
                 }
             }
             guard let id = try self.account(ofTicket: fields["ticket"] ?? "", visit),
                 let account = try authenticator.account(id)
-            else { return door(.cookies, .forbidden) }
+            else { return signInForm(.cookies, .forbidden) }
             let outcome = try await carryOut(fields, account, from: request.remoteAddress)
             return try show(try authenticator.account(id) ?? account, visit, outcome)
         } catch {
-            return refusal(error) { door($0, $1) }
+            return refusal(error) { signInForm($0, $1) }
         }
     }
 
@@ -44,8 +46,8 @@ extension Pages {
     ) async throws(CredentialRefusal) -> Account {
         let (authenticator, password) = (authenticator, fields["password"] ?? "")
         try authenticator.chargeSignIn(email: email, from: address)
-        return try await desk.inTurn { () throws(CredentialRefusal) in
-            try authenticator.checked(email: email, password: password, from: address)
+        return try await passwordQueue.enqueue { () throws(CredentialRefusal) in
+            try authenticator.verifiedAccount(email: email, password: password, from: address)
         }
     }
 
@@ -70,7 +72,7 @@ extension Pages {
     ) async throws(CredentialRefusal) -> AccountPage.Outcome {
         let authenticator = authenticator
         if fields["action"] == "password" { return try await changePassword(fields, account, from: address) }
-        return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
+        return try await authenticator.accountQueue.enqueue { () throws(CredentialRefusal) in
             try authenticator.carryOut(fields, account)
         }
     }
@@ -89,15 +91,15 @@ extension Pages {
         let current = fields["current"] ?? ""
         do throws(CredentialRefusal) {
             try authenticator.chargeSignIn(email: email, from: address)
-            return try await desk.inTurn { () throws(CredentialRefusal) in
-                _ = try authenticator.checked(email: email, password: current, from: address)
+            return try await passwordQueue.enqueue { () throws(CredentialRefusal) in
+                _ = try authenticator.verifiedAccount(email: email, password: current, from: address)
                 try authenticator.setPassword(new, of: account.id)
                 return .done("Your password is changed. Every app asks you to sign in again.")
             }
         } catch {
             switch error {
             case .failed: return .refused("The current password is wrong. Nothing was changed.")
-            case .throttled: return .refused(SignInPage.Trouble.throttled(minutes: 1).text)
+            case .throttled: return .refused(SignInPage.FormError.throttled(minutes: 1).text)
             default: throw error
             }
         }
@@ -168,9 +170,9 @@ struct AccountPage {
     var formSeal: String
 
     /// Returns the page that asks for the password.
-    func door(email: String = "", trouble: SignInPage.Trouble? = nil) -> HTML {
-        let alert: HTML? = trouble.map { "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0.text)</div>" }
-        let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
+    func signInForm(email: String = "", formError: SignInPage.FormError? = nil) -> HTML {
+        let alert: HTML? = formError.map { "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0.text)</div>" }
+        let marks: HTML = formError == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
         return PageFrame.html(
             title: "Your account",
             """

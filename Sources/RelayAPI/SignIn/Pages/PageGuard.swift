@@ -36,7 +36,7 @@ struct PageGuard: Sendable {
     func formSeal(_ cookie: String) -> String { Hex.encode(tag("form", Array(cookie.utf8))) }
 
     /// Returns whether a form was created by this relay for this browser.
-    func isOurs(_ request: APIRequest, _ fields: FormFields, ownHosts: [String]) -> Bool {
+    func isOwnForm(_ request: APIRequest, _ fields: FormFields, ownHosts: [String]) -> Bool {
         guard let cookie = Self.cookie(of: request), let seal = fields["form"] else { return false }
         if let site = request.headers[.fetchSite], site != "same-origin", site != "none" { return false }
         if let origin = request.headers[.origin] {
@@ -48,9 +48,9 @@ struct PageGuard: Sendable {
     }
 
     /// Returns a ticket that shows that this browser's user has just entered the account's password.
-    func ticket(for account: Account.ID, passwordMark: [UInt8], cookie: String, at now: Timestamp) -> String {
+    func ticket(for account: Account.ID, passwordFingerprint: [UInt8], cookie: String, at now: Timestamp) -> String {
         let end = (now + Self.ticketLifetime).milliseconds
-        return "\(account.number).\(end)." + seal(account.number, end, passwordMark, cookie)
+        return "\(account.number).\(end)." + seal(account.number, end, passwordFingerprint, cookie)
     }
 
     /// Returns the account of a ticket if it belongs to this browser, has not expired, and the password has not
@@ -59,19 +59,19 @@ struct PageGuard: Sendable {
         ofTicket ticket: String,
         cookie: String,
         at now: Timestamp,
-        passwordMark: (Account.ID) throws(Failure) -> [UInt8]
+        passwordFingerprint: (Account.ID) throws(Failure) -> [UInt8]
     ) throws(Failure) -> Account.ID? {
         let parts = ticket.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3, let number = Int64(parts[0]), let end = Int64(parts[1]), now.milliseconds < end else {
             return nil
         }
         let account = Account.ID(number)
-        let seal = seal(number, end, try passwordMark(account), cookie)
+        let seal = seal(number, end, try passwordFingerprint(account), cookie)
         return ConstantTime.areEqual(Array(parts[2].utf8), Array(seal.utf8)) ? account : nil
     }
 
-    private func seal(_ account: Int64, _ end: Int64, _ passwordMark: [UInt8], _ cookie: String) -> String {
-        Hex.encode(tag("ticket", Array("\(account).\(end).\(Hex.encode(passwordMark)).\(cookie)".utf8)))
+    private func seal(_ account: Int64, _ end: Int64, _ passwordFingerprint: [UInt8], _ cookie: String) -> String {
+        Hex.encode(tag("ticket", Array("\(account).\(end).\(Hex.encode(passwordFingerprint)).\(cookie)".utf8)))
     }
 
     private func tag(_ purpose: String, _ bytes: [UInt8]) -> HMAC<SHA256>.MAC {

@@ -13,7 +13,7 @@ struct Pages: Sendable {
     /// The maximum number of participants of a share.
     let participantLimit: Int
     private let guardian: PageGuard
-    var desk: SignInDesk { authenticator.passwordDesk }
+    var passwordQueue: SignInQueue { authenticator.passwordQueue }
 
     init(
         _ authenticator: Authenticator,
@@ -33,7 +33,7 @@ struct Pages: Sendable {
     /// The path of a page.
     ///
     /// It may begin with a proxy's prefix.
-    enum Place: CaseIterable {
+    enum Page: CaseIterable {
         case signIn, account, style, script
 
         var path: String {
@@ -48,23 +48,23 @@ struct Pages: Sendable {
         init?(_ path: String) {
             // Shortcut for requests to the wire, which are by far the most.
             guard !path.utf8.starts(with: "/database/".utf8),
-                let place = Self.allCases.first(where: { path.hasSuffix($0.path) }), !path.contains("/database/1/")
+                let page = Self.allCases.first(where: { path.hasSuffix($0.path) }), !path.contains("/database/1/")
             else { return nil }
-            self = place
+            self = page
         }
     }
 
-    func respond(to request: APIRequest, at place: Place) async -> APIResponse {
-        switch (place, request.method) {
+    func respond(to request: APIRequest, at page: Page) async -> APIResponse {
+        switch (page, request.method) {
         case (.style, .get), (.style, .head): return Self.file(PageStyle.css, "text/css")
         case (.script, .get), (.script, .head): return Self.file(HandOverScript.javaScript, "text/javascript")
         case (.signIn, .get), (.signIn, .head): return showSignIn(request)
         case (.account, .get), (.account, .head):
             let visit = Visit(request, guardian, random)
-            return visit.answer(AccountPage(formSeal: visit.formSeal).door(), isSecure: isSecure)
+            return visit.answer(AccountPage(formSeal: visit.formSeal).signInForm(), isSecure: isSecure)
         case (.signIn, .post): return await signIn(request)
         case (.account, .post): return await changeAccount(request)
-        default: return Self.notAllowed(place)
+        default: return Self.notAllowed(page)
         }
     }
 
@@ -105,7 +105,7 @@ struct Pages: Sendable {
 
     /// Returns the fields of the form if this relay created it.
     func fields(of request: APIRequest) -> FormFields? {
-        guard let fields = FormFields(request.body), guardian.isOurs(request, fields, ownHosts: ownHosts(request))
+        guard let fields = FormFields(request.body), guardian.isOwnForm(request, fields, ownHosts: ownHosts(request))
         else {
             return nil
         }
@@ -113,8 +113,8 @@ struct Pages: Sendable {
     }
 
     func ticket(for account: Account.ID, _ visit: Visit) throws(CredentialRefusal) -> String {
-        let mark = try authenticator.passwordMark(of: account)
-        return guardian.ticket(for: account, passwordMark: mark, cookie: visit.cookie, at: time.now())
+        let mark = try authenticator.passwordFingerprint(of: account)
+        return guardian.ticket(for: account, passwordFingerprint: mark, cookie: visit.cookie, at: time.now())
     }
 
     func account(ofTicket ticket: String, _ visit: Visit) throws(CredentialRefusal) -> Account.ID? {
@@ -122,7 +122,7 @@ struct Pages: Sendable {
             ofTicket: ticket,
             cookie: visit.cookie,
             at: time.now(),
-            passwordMark: authenticator.passwordMark(of:)
+            passwordFingerprint: authenticator.passwordFingerprint(of:)
         )
     }
 
@@ -134,7 +134,7 @@ struct Pages: Sendable {
         let known = authenticator.settings.publicURL.flatMap { address in
             address.split(separator: "://", maxSplits: 1).last?.split(separator: "/").first.map(String.init)
         }
-        return [known, request.head.reading.shown.host].compactMap { $0 }
+        return [known, request.head.parsedHead.presented.host].compactMap { $0 }
     }
 
     // MARK: Answers
@@ -147,10 +147,10 @@ struct Pages: Sendable {
         return response
     }
 
-    private static func notAllowed(_ place: Place) -> APIResponse {
+    private static func notAllowed(_ page: Page) -> APIResponse {
         var response = APIResponse(status: .methodNotAllowed, body: Array("Use this address in a browser.\n".utf8))
         response.headers[.contentType] = "text/plain; charset=utf-8"
-        response.headers[.allow] = place == .signIn || place == .account ? "GET, HEAD, POST" : "GET, HEAD"
+        response.headers[.allow] = page == .signIn || page == .account ? "GET, HEAD, POST" : "GET, HEAD"
         return response
     }
 

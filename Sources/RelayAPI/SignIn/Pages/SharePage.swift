@@ -4,7 +4,7 @@ import RelayCore
 import Wire
 
 /// The path of a share link's page: `/share/{container}/{environment}/{link}`, after a proxy's prefix.
-struct SharePlaceInPath {
+struct SharePagePath {
     var home: ContainerEnvironment
     var link: String
 
@@ -26,11 +26,11 @@ struct SharePlaceInPath {
 ///
 /// Anybody with the link can accept the share there or continue in the app. See Wire.md, "Shares".
 extension Pages {
-    func respond(to request: APIRequest, at place: SharePlaceInPath) async -> APIResponse {
+    func respond(to request: APIRequest, at path: SharePagePath) async -> APIResponse {
         let visit = visit(request)
         let found: FoundShare
         do throws(RelayError) {
-            found = try look(at: place)
+            found = try look(at: path)
         } catch {
             let isGone = error.code == .notFound
             return visit.answer(
@@ -40,8 +40,8 @@ extension Pages {
             )
         }
         switch request.method {
-        case .get, .head: return visit.answer(page(found, place, visit).html(), isSecure: isSecure)
-        case .post: return await accept(request, found, place, visit)
+        case .get, .head: return visit.answer(page(found, path, visit).html(), isSecure: isSecure)
+        case .post: return await accept(request, found, path, visit)
         default:
             var response = APIResponse(status: .methodNotAllowed, body: Array("Open this address in a browser.\n".utf8))
             response.headers[.contentType] = "text/plain; charset=utf-8"
@@ -50,17 +50,17 @@ extension Pages {
         }
     }
 
-    private func look(at place: SharePlaceInPath) throws(RelayError) -> FoundShare {
-        guard (try? authenticator.directory.hasContainer(place.home.container)) == true else { throw .shareNotFound }
-        let nobody = shareVisit(Caller(.anonymous, deviceID: ""), contacts: [])
-        return try stores.store(of: place.home).read { reader throws(RelayError) in
-            try nobody.acceptance(of: place.link).look(in: reader)
+    private func look(at path: SharePagePath) throws(RelayError) -> FoundShare {
+        guard (try? authenticator.directory.hasContainer(path.home.container)) == true else { throw .shareNotFound }
+        let nobody = acceptanceContext(Caller(.anonymous, deviceID: ""), contacts: [])
+        return try stores.store(of: path.home).read { reader throws(RelayError) in
+            try nobody.acceptance(of: path.link).look(in: reader)
         }
     }
 
-    private func shareVisit(_ caller: Caller, contacts: [Share.Contact]) -> ShareVisit {
+    private func acceptanceContext(_ caller: Caller, contacts: [Share.Contact]) -> ShareAcceptanceContext {
         let random = random
-        return ShareVisit(
+        return ShareAcceptanceContext(
             caller: caller,
             contacts: contacts,
             seal: authenticator.invitations,
@@ -70,21 +70,21 @@ extension Pages {
         )
     }
 
-    private func page(_ found: FoundShare, _ place: SharePlaceInPath, _ visit: Visit) -> SharePage {
+    private func page(_ found: FoundShare, _ path: SharePagePath, _ visit: Visit) -> SharePage {
         SharePage(
-            facts: facts(found, place),
-            address: place.link,
+            facts: facts(found, path),
+            address: path.link,
             asksNameOnly: authenticator.settings.acceptsDevTokens,
             formSeal: visit.formSeal
         )
     }
 
-    private func facts(_ found: FoundShare, _ place: SharePlaceInPath) -> SharePage.Facts {
+    private func facts(_ found: FoundShare, _ path: SharePagePath) -> SharePage.Facts {
         let titles = try? FieldsJSON.values(of: ["cloudkit.title"], in: found.record.fields)
         var title = "Shared with you"
         if case .string(let text)? = titles?["cloudkit.title"], !text.isEmpty { title = text }
-        let owner = try? authenticator.profile(of: found.zone.id.owner, in: place.home)?.account.name
-        let personal = authenticator.invitations.open(place.link).participant
+        let owner = try? authenticator.profile(of: found.zone.id.owner, in: path.home)?.account.name
+        let personal = authenticator.invitations.open(path.link).participant
         let meant = found.share.participants.first { $0.id == personal && !$0.hasAccepted }
         let isOpen = found.share.publicPermission != .none
         return SharePage.Facts(
@@ -92,42 +92,42 @@ extension Pages {
             owner: owner.flatMap { [$0.given, $0.family].compactMap { $0 }.joined(separator: " ") }
                 .flatMap { $0.isEmpty ? nil : $0 },
             permission: meant?.permission ?? (isOpen ? found.share.publicPermission : nil),
-            application: place.home.container.name,
-            appURL: "cloudkit-\(place.home.container.name.lowercased())://share/\(place.link)"
+            application: path.home.container.name,
+            appURL: "cloudkit-\(path.home.container.name.lowercased())://share/\(path.link)"
         )
     }
 
     private func accept(
         _ request: APIRequest,
         _ found: FoundShare,
-        _ place: SharePlaceInPath,
+        _ path: SharePagePath,
         _ visit: Visit
     ) async -> APIResponse {
         let typed = FormFields(request.body)
         let name = typed?["email"] ?? typed?["name"] ?? ""
-        func again(_ trouble: String, _ status: HTTPResponse.Status) -> APIResponse {
+        func showForm(_ formError: String, _ status: HTTPResponse.Status) -> APIResponse {
             visit.answer(
-                page(found, place, visit).html(name: name, trouble: trouble),
+                page(found, path, visit).html(name: name, formError: formError),
                 status: status,
                 isSecure: isSecure
             )
         }
-        guard let fields = fields(of: request) else { return again(SignInPage.Trouble.cookies.text, .forbidden) }
+        guard let fields = fields(of: request) else { return showForm(SignInPage.FormError.cookies.text, .forbidden) }
         if authenticator.settings.acceptsDevTokens, !AccountRules.isDevName(name) {
-            return again(SignInPage.Trouble.name.text, .forbidden)
+            return showForm(SignInPage.FormError.name.text, .forbidden)
         }
         let person: (user: UserID, contacts: [Share.Contact])
         do throws(CredentialRefusal) {
-            person = try await self.person(fields, from: request.remoteAddress, in: place.home)
+            person = try await self.person(fields, from: request.remoteAddress, in: path.home)
         } catch {
-            return refusal(error) { again($0.text, $1) }
+            return refusal(error) { showForm($0.text, $1) }
         }
         do throws(RelayError) {
-            let joined = try await join(place, as: person.user, contacts: person.contacts)
-            return visit.answer(SharePage.joined(facts(joined, place), joined.standing), isSecure: isSecure)
+            let joined = try await join(path, as: person.user, contacts: person.contacts)
+            return visit.answer(SharePage.joined(facts(joined, path), joined.relation), isSecure: isSecure)
         } catch {
             let status = HTTPResponse.Status(code: error.status ?? error.code.status)
-            return again(error.reason, error.code == .accessDenied ? .forbidden : status)
+            return showForm(error.reason, error.code == .accessDenied ? .forbidden : status)
         }
     }
 
@@ -140,8 +140,8 @@ extension Pages {
         let authenticator = authenticator
         if authenticator.settings.acceptsDevTokens {
             let name = fields["name"] ?? ""
-            return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
-                try authenticator.meetDevUser(name, in: home, discoverable: false)
+            return try await authenticator.accountQueue.enqueue { () throws(CredentialRefusal) in
+                try authenticator.ensureDevUser(name, in: home, discoverable: false)
                 return try authenticator.member(
                     authenticator.wrapping { () throws(DirectoryError) in
                         try authenticator.directory.devAccount(named: name)
@@ -152,24 +152,24 @@ extension Pages {
         }
         let (email, password) = (fields["email"] ?? "", fields["password"] ?? "")
         try authenticator.chargeSignIn(email: email, from: address)
-        return try await desk.inTurn { () throws(CredentialRefusal) in
-            let account = try authenticator.checked(email: email, password: password, from: address)
+        return try await passwordQueue.enqueue { () throws(CredentialRefusal) in
+            let account = try authenticator.verifiedAccount(email: email, password: password, from: address)
             return try authenticator.member(account, in: home)
         }
     }
 
     private func join(
-        _ place: SharePlaceInPath,
+        _ path: SharePagePath,
         as user: UserID,
         contacts: [Share.Contact]
     ) async throws(RelayError) -> FoundShare {
-        let visit = shareVisit(Caller(.user(user), deviceID: ""), contacts: contacts)
-        let acceptance = visit.acceptance(of: place.link)
-        let welcome = WelcomeUser(user, contacts: contacts, now: time.now())
-        return try await stores.store(of: place.home).write { writer throws(RelayError) in
+        let visit = acceptanceContext(Caller(.user(user), deviceID: ""), contacts: contacts)
+        let acceptance = visit.acceptance(of: path.link)
+        let provision = ProvisionUser(user, contacts: contacts, now: time.now())
+        return try await stores.store(of: path.home).write { writer throws(RelayError) in
             let found = try acceptance.look(in: writer)
-            guard found.standing != .stranger else { throw .notInvited(found.share) }
-            if try !welcome.isDone(in: writer) { try welcome.run(in: writer) }
+            guard found.relation != .notInvited else { throw .notInvited(found.share) }
+            if try !provision.isDone(in: writer) { try provision.run(in: writer) }
             return try acceptance.run(in: writer)
         }
     }
@@ -210,8 +210,8 @@ struct SharePage {
     /// The relative path from `/share/{container}/{environment}/` to the root.
     private static let up = "../../../"
 
-    func html(name: String = "", trouble: String? = nil) -> HTML {
-        let alert: HTML? = trouble.map { "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0)</div>" }
+    func html(name: String = "", formError: String? = nil) -> HTML {
+        let alert: HTML? = formError.map { "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0)</div>" }
         return PageFrame.html(
             title: facts.title,
             """
@@ -259,9 +259,9 @@ struct SharePage {
     }
 
     /// Returns the page after joining.
-    static func joined(_ facts: Facts, _ standing: ShareStanding) -> HTML {
+    static func joined(_ facts: Facts, _ relation: ShareRelation) -> HTML {
         let text: String =
-            switch standing {
+            switch relation {
             case .owner: "You are the owner; it is already in your app."
             case .participant(let participant) where participant.permission == .readOnly:
                 "You have joined and can view it. It appears in your app within moments."

@@ -15,7 +15,7 @@ extension Pages {
         /// The origins of windows that may receive the token.
         var origins: [String]
 
-        var leadsSomewhere: Bool { token?.callbackURL != nil || !origins.isEmpty }
+        var hasDestination: Bool { token?.callbackURL != nil || !origins.isEmpty }
 
         func page(_ visit: Visit) -> SignInPage {
             SignInPage(
@@ -33,10 +33,10 @@ extension Pages {
     func showSignIn(_ request: APIRequest) -> APIResponse {
         let visit = visit(request)
         guard let fields = FormFields((request.query ?? "").utf8), let application = application(fields) else {
-            return visit.answer(SignInPage.broken(), status: .badRequest, isSecure: isSecure)
+            return visit.answer(SignInPage.invalidLink(), status: .badRequest, isSecure: isSecure)
         }
-        guard application.leadsSomewhere else {
-            return visit.answer(SignInPage.leadsNowhere(), status: .badRequest, isSecure: isSecure)
+        guard application.hasDestination else {
+            return visit.answer(SignInPage.missingDestination(), status: .badRequest, isSecure: isSecure)
         }
         return visit.answer(
             application.page(visit).html(),
@@ -48,39 +48,42 @@ extension Pages {
     func signIn(_ request: APIRequest) async -> APIResponse {
         let visit = visit(request)
         guard let unchecked = FormFields(request.body), let application = application(unchecked),
-            application.leadsSomewhere
-        else { return visit.answer(SignInPage.broken(), status: .badRequest, isSecure: isSecure) }
+            application.hasDestination
+        else { return visit.answer(SignInPage.invalidLink(), status: .badRequest, isSecure: isSecure) }
         let name = unchecked["email"] ?? unchecked["name"] ?? ""
-        func again(_ trouble: SignInPage.Trouble, _ status: HTTPResponse.Status) -> APIResponse {
+        func showForm(_ formError: SignInPage.FormError, _ status: HTTPResponse.Status) -> APIResponse {
             visit.answer(
-                application.page(visit).html(email: name, keep: unchecked["keep"] != nil, trouble: trouble),
+                application.page(visit).html(email: name, keep: unchecked["keep"] != nil, formError: formError),
                 status: status,
                 isSecure: isSecure,
                 destination: application.policySource
             )
         }
-        guard let fields = fields(of: request) else { return again(.cookies, .forbidden) }
-        if application.token == nil, !AccountRules.isDevName(name) { return again(.name, .forbidden) }
+        guard let fields = fields(of: request) else { return showForm(.cookies, .forbidden) }
+        if application.token == nil, !AccountRules.isDevName(name) { return showForm(.name, .forbidden) }
         do throws(CredentialRefusal) {
             let webToken = try await start(fields, application, from: request.remoteAddress)
-            return arrive(application, webToken: webToken, visit)
+            return completeSignIn(application, webToken: webToken, visit)
         } catch {
-            return refusal(error, again)
+            return refusal(error, showForm)
         }
     }
 
-    /// Returns the response to refused credentials; `again` shows the form with a message.
+    /// Returns the response to refused credentials; `showForm` shows the form with a message.
     func refusal(
         _ refusal: CredentialRefusal,
-        _ again: (SignInPage.Trouble, HTTPResponse.Status) -> APIResponse
+        _ showForm: (SignInPage.FormError, HTTPResponse.Status) -> APIResponse
     ) -> APIResponse {
         switch refusal {
         case .throttled(let wait):
-            var response = again(.throttled(minutes: max(1, Int((wait.inSeconds / 60).rounded(.up)))), .tooManyRequests)
+            var response = showForm(
+                .throttled(minutes: max(1, Int((wait.inSeconds / 60).rounded(.up)))),
+                .tooManyRequests
+            )
             response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
             return response
-        case .failed, .ended, .expired, .malformed, .foreignOrigin: return again(.wrong, .forbidden)
-        case .unavailable: return again(.throttled(minutes: 1), .serviceUnavailable)
+        case .failed, .ended, .expired, .malformed, .foreignOrigin: return showForm(.wrong, .forbidden)
+        case .unavailable: return showForm(.throttled(minutes: 1), .serviceUnavailable)
         }
     }
 
@@ -94,20 +97,20 @@ extension Pages {
         let kind: Session.Kind = fields["keep"] != nil ? .kept : .brief
         if application.token == nil {
             let name = fields["name"] ?? ""
-            return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
-                try authenticator.meetDevUser(name, in: home, discoverable: wantsToBeFound)
+            return try await authenticator.accountQueue.enqueue { () throws(CredentialRefusal) in
+                try authenticator.ensureDevUser(name, in: home, discoverable: wantsToBeFound)
                 return "dev-\(name)"
             }
         }
         let (email, password) = (fields["email"] ?? "", fields["password"] ?? "")
         try authenticator.chargeSignIn(email: email, from: address)
-        return try await desk.inTurn { () throws(CredentialRefusal) in
-            let account = try authenticator.checked(email: email, password: password, from: address)
+        return try await passwordQueue.enqueue { () throws(CredentialRefusal) in
+            let account = try authenticator.verifiedAccount(email: email, password: password, from: address)
             return try authenticator.start(account, in: home, kind: kind, discoverable: wantsToBeFound).webToken
         }
     }
 
-    private func arrive(_ application: Application, webToken: String, _ visit: Visit) -> APIResponse {
+    private func completeSignIn(_ application: Application, webToken: String, _ visit: Visit) -> APIResponse {
         guard let callback = application.token?.callbackURL else {
             return visit.answer(
                 SignInPage.handOver(webToken: webToken, origins: application.origins),
@@ -152,7 +155,7 @@ struct SignInPage {
     var formSeal: String
 
     /// The error of the previous attempt.
-    enum Trouble {
+    enum FormError {
         case wrong
         case throttled(minutes: Int)
         case cookies
@@ -170,9 +173,9 @@ struct SignInPage {
         }
     }
 
-    func html(email: String = "", keep: Bool = false, trouble: Trouble? = nil) -> HTML {
+    func html(email: String = "", keep: Bool = false, formError: FormError? = nil) -> HTML {
         let goesTo: HTML? = destination.map { "<p class=\"quiet\">You will continue to <strong>\($0)</strong>.</p>" }
-        let alert: HTML? = trouble.map {
+        let alert: HTML? = formError.map {
             "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0.text)</div>"
         }
         return PageFrame.html(
@@ -183,7 +186,7 @@ struct SignInPage {
             \(goesTo)\(alert)
             <form method="post" action="signin" accept-charset="utf-8">
             \(link.hiddenFields)<input type="hidden" name="form" value="\(formSeal)">
-            \(asksNameOnly ? nameField(email, trouble) : passwordFields(email, trouble))
+            \(asksNameOnly ? nameField(email, formError) : passwordFields(email, formError))
             <label class="choice"><input type="checkbox" name="keep" value="yes"\(keep ? " checked" : "")>
             <span>Keep me signed in<br><span class="quiet">For two weeks after each use. Not on a computer you share.</span></span></label>
             <label class="choice"><input type="checkbox" name="discoverable" value="yes">
@@ -195,8 +198,8 @@ struct SignInPage {
         )
     }
 
-    private func passwordFields(_ email: String, _ trouble: Trouble?) -> HTML {
-        let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
+    private func passwordFields(_ email: String, _ formError: FormError?) -> HTML {
+        let marks: HTML = formError == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
         return """
             <label for="email">E-mail address</label>
             <input type="text" inputmode="email" autocapitalize="none" id="email" name="email" value="\(email)" autocomplete="username" required\
@@ -207,8 +210,8 @@ struct SignInPage {
             """
     }
 
-    private func nameField(_ name: String, _ trouble: Trouble?) -> HTML {
-        let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
+    private func nameField(_ name: String, _ formError: FormError?) -> HTML {
+        let marks: HTML = formError == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
         return """
             <p class="notice">This relay runs with --dev: any name signs you in, without a password.</p>
             <label for="name">Name</label>
@@ -236,7 +239,7 @@ struct SignInPage {
     /// Returns the page for an invalid link.
     ///
     /// The same for a container, token or environment that does not exist and for one that does not match.
-    static func broken() -> HTML {
+    static func invalidLink() -> HTML {
         PageFrame.html(
             title: "This link cannot be used",
             """
@@ -248,7 +251,7 @@ struct SignInPage {
     }
 
     /// Returns the page for an API token with neither a callback URL nor an allowed origin.
-    static func leadsNowhere() -> HTML {
+    static func missingDestination() -> HTML {
         PageFrame.html(
             title: "Sign-in is not set up",
             """

@@ -485,7 +485,7 @@ const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
  * Writes whose answers were lost. If the program repeats such a call within ten minutes, it gets the same operation ID, so the
  * relay does not carry it out twice. After the program has read a record, a forced write to it is a new write.
  */
-class LostWrites {
+class IdempotencyCache {
   /** @type {Map<string, { operationID: string, forced: string[], at: number }>} */
   #writes = new Map();
 
@@ -531,7 +531,7 @@ class LostWrites {
 
 /** One database of a container: public, private or shared. */
 export class Database {
-  #lostWrites = new LostWrites();
+  #idempotencyCache = new IdempotencyCache();
 
   /**
    * @param {Container} container
@@ -554,14 +554,14 @@ export class Database {
     // A repeated leave after the share was accepted again is a new write.
     const arrivals = this.scope === "shared" ? this.container.arrivals : 0;
     const content = `${arrivals} ${operation} ${sendable(body)}`;
-    const operationID = this.#lostWrites.name(content);
+    const operationID = this.#idempotencyCache.name(content);
     try {
       const answer = await this.#call(operation, { ...body, operationID });
-      this.#lostWrites.answered(content);
+      this.#idempotencyCache.answered(content);
       return answer;
     } catch (error) {
       const isOpen = !(error instanceof RelayError) || error.leavesOutcomeOpen;
-      if (isOpen) this.#lostWrites.lost(content, operationID, forced);
+      if (isOpen) this.#idempotencyCache.lost(content, operationID, forced);
       throw error;
     }
   }
@@ -574,7 +574,7 @@ export class Database {
     const asked = Date.now();
     const answer = await this.#call(operation, body);
     const records = recordsOf(answer);
-    this.#lostWrites.seen(records, asked);
+    this.#idempotencyCache.seen(records, asked);
     this.container.fieldForms.learn(records);
     return answer;
   }
@@ -918,7 +918,7 @@ const PONG_PATIENCE = 15_000;
 const HEALTHY = 60_000;
 
 /**
- * The state machine of a notice connection, without a socket or a clock. The Swift client's `NoticeLine` follows the same table.
+ * The state machine of a notice connection, without a socket or a clock. The Swift client's `NoticeConnectionState` follows the same table.
  *
  *     resting -> connecting --opened--> greeting --ready--> live --closed--> resting …
  *        any --4400…4449--> parked --credentialsChanged--> connecting
@@ -931,7 +931,7 @@ const HEALTHY = 60_000;
  * `timerFired`, replacing an earlier wake; `undefined`: none), `live` (value: whether notices arrive from now on) and
  * `needsCredentials` (the relay refuses the current ones; value: whether fresh ones of the same user suffice).
  */
-export class NoticeLine {
+export class NoticeConnectionState {
   /** @type {"stopped" | "connecting" | "greeting" | "live" | "resting" | "parked"} */
   state = "stopped";
   #failures = 0;
@@ -1042,7 +1042,7 @@ const isOfToken = (code) => code === 4401 || code === 4450;
  * immediately when the network returns or the page is shown again.
  */
 export class Notices extends EventTarget {
-  #line = new NoticeLine();
+  #line = new NoticeConnectionState();
   /** Requests for a fresh token since the last good connection. */
   #renewals = 0;
   /** @type {(() => void) | undefined} */ #endPause = undefined;
@@ -1092,7 +1092,7 @@ export class Notices extends EventTarget {
     if (this.#line.state === "stopped") return;
     const wasParked = this.#line.state === "parked";
     this.#perform("stopped");
-    this.#line = new NoticeLine();
+    this.#line = new NoticeConnectionState();
     this.#renewals = 0;
     if (!this.container.webAuthToken) {
       // The next user's token starts the connection.

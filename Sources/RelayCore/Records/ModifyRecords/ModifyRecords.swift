@@ -32,7 +32,7 @@ package final class ModifyRecords: Sendable {
         }
 
         fileprivate func prepare(
-            as type: KnownType,
+            as type: CompiledRecordType,
             in zone: ZoneID,
             of database: DatabaseAddress,
             rules: SchemaRules
@@ -91,18 +91,18 @@ package final class ModifyRecords: Sendable {
     /// Returns an unguessable record name.
     package let newName: @Sendable () -> String
     /// The maximum bytes of records in the response; `nil` means unlimited.
-    package let answerRoom: Int?
+    package let maxResponseBytes: Int?
     /// Whether the response contains the fields of records for operations without `desiredKeys`.
     package let wantsFields: Bool
     /// The request's idempotency key; `nil` if the request may not be repeated.
-    package let mark: WriteMark?
+    package let idempotencyKey: IdempotencyKey?
     package let operations: [Operation]
     /// The version of the schema with which the fields were prepared.
     package let schemaVersion: Int
 
     /// Prepares the operations' fields with the current schema, which saves time on the single writer.
     ///
-    /// The operations must not be shared with another request. `knownType` may cache its results per schema version.
+    /// The operations must not be shared with another request. `compiledType` may cache its results per schema version.
     package init(
         _ operations: [Operation],
         in zone: ZoneID,
@@ -113,9 +113,9 @@ package final class ModifyRecords: Sendable {
         now: Timestamp,
         shareEdit: ShareEdit? = nil,
         newName: @escaping @Sendable () -> String,
-        answerRoom: Int? = nil,
+        maxResponseBytes: Int? = nil,
         wantsFields: Bool = true,
-        knownType: (String, Schema) -> KnownType = { KnownType($0, in: $1) }
+        compiledType: (String, Schema) -> CompiledRecordType = { CompiledRecordType($0, in: $1) }
     ) {
         self.newName = newName
         self.operations = operations
@@ -125,20 +125,20 @@ package final class ModifyRecords: Sendable {
         self.rules = rules
         self.now = now
         self.shareEdit = shareEdit
-        self.answerRoom = answerRoom
+        self.maxResponseBytes = maxResponseBytes
         self.wantsFields = wantsFields
-        mark = nil
+        idempotencyKey = nil
         schemaVersion = schema.version
-        var known: KnownType?
+        var known: CompiledRecordType?
         for operation in operations {
             guard !operation.kind.isDelete, let name = operation.record.recordType else { continue }
-            let type = known.flatMap { $0.name == name ? $0 : nil } ?? knownType(name, schema)
+            let type = known.flatMap { $0.name == name ? $0 : nil } ?? compiledType(name, schema)
             known = type
             operation.prepare(as: type, in: zone, of: database, rules: rules)
         }
     }
 
-    private init(_ request: ModifyRecords, _ operations: [Operation], mark: WriteMark?) {
+    private init(_ request: ModifyRecords, _ operations: [Operation], idempotencyKey: IdempotencyKey?) {
         newName = request.newName
         self.operations = operations
         zone = request.zone
@@ -147,19 +147,19 @@ package final class ModifyRecords: Sendable {
         rules = request.rules
         now = request.now
         shareEdit = request.shareEdit
-        answerRoom = request.answerRoom
+        maxResponseBytes = request.maxResponseBytes
         wantsFields = request.wantsFields
-        self.mark = mark
+        self.idempotencyKey = idempotencyKey
         schemaVersion = request.schemaVersion
     }
 
     /// Returns this request with the client's idempotency key.
-    package func marked(_ mark: WriteMark?) -> ModifyRecords {
-        ModifyRecords(self, operations, mark: mark)
+    package func withIdempotencyKey(_ idempotencyKey: IdempotencyKey?) -> ModifyRecords {
+        ModifyRecords(self, operations, idempotencyKey: idempotencyKey)
     }
 
     private func with(_ operations: [Operation]) -> ModifyRecords {
-        ModifyRecords(self, operations, mark: mark)
+        ModifyRecords(self, operations, idempotencyKey: idempotencyKey)
     }
 
     /// Returns this request with its records, and the parents they name, renamed.
@@ -189,22 +189,30 @@ package final class ModifyRecords: Sendable {
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
-        let request = byKeptNames(zone.aliases)
+        let request = withStoredNames(zone.aliases)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
-        let bondCount = BondCount(limit: rules.limits.bondsPerWrite)
-        var decision = try request.decided(over: before, in: zone, by: writer, bondCount: bondCount)
+        let referenceCounter = ReferenceCounter(limit: rules.limits.referencesPerWrite)
+        var decision = try request.decided(over: before, in: zone, by: writer, referenceCounter: referenceCounter)
         // An operation that was counted as freeing quota and then failed must not free any; decide again without it.
-        var nonGivers: Set<Int> = []
-        while !decision.falseGivers.isSubset(of: nonGivers), !(isAtomic && decision.hasFailed) {
-            nonGivers.formUnion(decision.falseGivers)
-            decision = try request.decided(over: before, in: zone, by: writer, besides: nonGivers, bondCount: bondCount)
+        var operationsNotFreeingQuota: Set<Int> = []
+        while !decision.operationsWronglyFreeingQuota.isSubset(of: operationsNotFreeingQuota),
+            !(isAtomic && decision.hasFailed)
+        {
+            operationsNotFreeingQuota.formUnion(decision.operationsWronglyFreeingQuota)
+            decision = try request.decided(
+                over: before,
+                in: zone,
+                by: writer,
+                besides: operationsNotFreeingQuota,
+                referenceCounter: referenceCounter
+            )
         }
         try checkRoom(for: decision.outcomes)
 
         // A repeated atomic request has been applied as a whole before, whatever has happened to its records since.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
-            if !Self.refusesWhole { try decision.write(to: writer, zone: zone) }
-            let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
+            if !Self.rejectsWholeBatch { try decision.write(to: writer, zone: zone) }
+            let outcomes = decision.viewed(decision.atomicFailureOutcomes(), of: self)
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true, schemaVersion: -1)
         }
         try decision.write(to: writer, zone: zone)
@@ -222,7 +230,7 @@ package final class ModifyRecords: Sendable {
     ///
     /// Records that caused a failure are returned with all fields.
     private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
-        guard var room = answerRoom else { return }
+        guard var room = maxResponseBytes else { return }
         for (outcome, operation) in zip(outcomes, operations) where outcome.hasFailed || wantsFields(of: operation) {
             room -= outcome.record?.fields.count ?? 0
         }
@@ -244,13 +252,13 @@ package final class ModifyRecords: Sendable {
 
     /// Decides each operation without writing anything.
     ///
-    /// `nonGivers` are indexes of operations that must not be counted as freeing quota.
+    /// `operationsNotFreeingQuota` are indexes of operations that must not be counted as freeing quota.
     private func decided(
         over before: [String: StoredRecord],
         in zone: Zone,
         by writer: any StoreWriter,
-        besides nonGivers: Set<Int> = [],
-        bondCount: BondCount
+        besides operationsNotFreeingQuota: Set<Int> = [],
+        referenceCounter: ReferenceCounter
     ) throws(RelayError) -> Decision {
         let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
         var decision = Decision(
@@ -260,9 +268,9 @@ package final class ModifyRecords: Sendable {
             now: zone.stamp(at: now),
             in: writer,
             quota: QuotaLedger(room, of: zone, in: writer),
-            bondCount: bondCount
+            referenceCounter: referenceCounter
         )
-        decision.quota.nonGivers = nonGivers
+        decision.quota.operationsNotFreeingQuota = operationsNotFreeingQuota
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
         if let view = zone.view, view.isPartial {
             decision.aliases = view.aliases
@@ -274,7 +282,7 @@ package final class ModifyRecords: Sendable {
         }
         decision.earlier = try earlier(in: writer)
         for operation in decision.request.operations { decision.decide(operation) }
-        try decision.keepBonds(in: writer, zone)
+        try decision.checkReferences(in: writer, zone)
         try decision.keepShares(in: writer)
         return decision
     }

@@ -19,9 +19,9 @@ extension ModifyRecords.Decision {
     }
 
     /// Rejects operations that would break a reference or put a record into two shares, and adds cascading deletions.
-    mutating func keepBonds(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
-        guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else {
-            return try refuseOffences(in: writer, beside: Cascade())
+    mutating func checkReferences(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
+        guard writes.contains(where: { $0.record.isDeleted }) || !enforcedReferences.isEmpty else {
+            return try rejectSharingViolations(in: writer, beside: Cascade())
         }
         let sources = savedSources
         var targets: Set<String> = []
@@ -37,20 +37,20 @@ extension ModifyRecords.Decision {
         while true {
             let failures = failureCount
             cascade = try deletions(with: sources, in: writer, zone)
-            refuseOthersShares(cascade)
-            try refuseHeldTargets(cascade)
+            rejectShareDeletions(cascade)
+            try rejectReferencedTargets(cascade)
             // Another operation may have relied on a rejected one, so check again. After a rejected deletion, the
             // target remains for those that reference it.
             if failureCount > failures, !request.isAtomic { continue }
-            refuseDanglingSources(sources, cascade, stored)
-            try refuseCrowdingSources(sources, cascade, in: writer, zone)
+            rejectDanglingReferences(sources, cascade, stored)
+            try rejectExcessReferences(sources, cascade, in: writer, zone)
             if failureCount > failures, !request.isAtomic { continue }
             // A rejected save leaves the record's old references in place.
-            try refuseOffences(in: writer, beside: cascade)
+            try rejectSharingViolations(in: writer, beside: cascade)
             if failureCount == failures || request.isAtomic { break }
         }
-        let kept = try deletionsForTheCaller(cascade)
-        keptDeletions = kept
+        let kept = try deletionsOnlyInView(cascade)
+        viewOnlyDeletions = kept
         try carryOut(cascade, keeping: kept)
     }
 
@@ -58,7 +58,7 @@ extension ModifyRecords.Decision {
 
     func isLive(_ outcome: Int) -> Bool { outcomes[outcome].error == nil }
 
-    mutating func refuse(_ outcome: Int, _ error: RelayError) {
+    mutating func reject(_ outcome: Int, _ error: RelayError) {
         guard isLive(outcome) else { return }
         outcomes[outcome] = .failed(name: request.operations[outcome].name, error, server: nil)
     }
@@ -68,7 +68,7 @@ extension ModifyRecords.Decision {
         for write in writes where !write.record.isDeleted {
             guard let outcome = write.outcome else { continue }
             let operation = request.operations[outcome]
-            var source = Source(outcome: outcome, references: bonds[outcome] ?? [])
+            var source = Source(outcome: outcome, references: enforcedReferences[outcome] ?? [])
             if operation.kind.mergesFields {
                 var replaced = Set(operation.record.fields.map(operation.record.name))
                 if operation.record.parent != nil { replaced.insert("") }
@@ -82,7 +82,7 @@ extension ModifyRecords.Decision {
     // MARK: Saves
 
     /// Rejects saves with a reference to a missing record that must exist, and saves that relied on rejected ones.
-    private mutating func refuseDanglingSources(
+    private mutating func rejectDanglingReferences(
         _ sources: [String: Source],
         _ cascade: Cascade,
         _ stored: [String: StoredRecord]
@@ -91,14 +91,14 @@ extension ModifyRecords.Decision {
         repeat {
             failures = failureCount
             for (name, source) in sources where isLive(source.outcome) {
-                if cascade.roots[name] != nil { refuse(source.outcome, .goesWithItsTarget) }
+                if cascade.roots[name] != nil { reject(source.outcome, .deletedWithTarget) }
                 for reference in source.references where isLive(source.outcome) {
                     if reference.kind == .deleteSelf {
-                        if cascade.roots[reference.target] != nil { refuse(source.outcome, .goesWithItsTarget) }
-                    } else if !isThere(reference.target, sources, cascade, stored) {
-                        refuse(source.outcome, .dangling(reference))
+                        if cascade.roots[reference.target] != nil { reject(source.outcome, .deletedWithTarget) }
+                    } else if !exists(reference.target, sources, cascade, stored) {
+                        reject(source.outcome, .dangling(reference))
                     } else if reference.kind == .parent, isShare(reference.target, stored) {
-                        refuse(source.outcome, .belowShare)
+                        reject(source.outcome, .belowShare)
                     }
                 }
             }
@@ -106,7 +106,7 @@ extension ModifyRecords.Decision {
     }
 
     /// Rejects saves that would exceed the maximum number of DELETE_SELF references to a record.
-    private mutating func refuseCrowdingSources(
+    private mutating func rejectExcessReferences(
         _ sources: [String: Source],
         _ cascade: Cascade,
         in writer: any StoreWriter,
@@ -125,7 +125,7 @@ extension ModifyRecords.Decision {
                         try otherReferences(to: target, beside: said[target] ?? 0, sources, cascade, in: writer, zone)
                     }
                 counts[target] = count + 1
-                if count >= StoredReference.mostDeleteSelf { refuse(source.outcome, .tooManyDeleteSelf) }
+                if count >= StoredReference.mostDeleteSelf { reject(source.outcome, .tooManyDeleteSelf) }
             }
         }
     }
@@ -144,9 +144,9 @@ extension ModifyRecords.Decision {
         let all = try writer.countDeleteSelf(to: target, in: zone, atMost: StoredReference.mostDeleteSelf + said)
         guard all + said > StoredReference.mostDeleteSelf else { return all }
         var others: [String] = []
-        try bondCount.visit(target, in: zone, of: writer) { reference in
+        try referenceCounter.visit(target, in: zone, of: writer) { reference in
             guard reference.kind == .deleteSelf else { return false }
-            let goes = cascade.roots[reference.source] != nil || isGivenUp(reference, sources)
+            let goes = cascade.roots[reference.source] != nil || isRemovedByWrite(reference, sources)
             if !goes { others.append(reference.source) }
             return true
         }
@@ -166,7 +166,7 @@ extension ModifyRecords.Decision {
     }
 
     /// Returns whether the record exists after the write and is visible to this caller.
-    private func isThere(
+    private func exists(
         _ name: String,
         _ sources: [String: Source],
         _ cascade: Cascade,
@@ -198,10 +198,10 @@ extension StoreReader {
 
 extension RelayError {
     fileprivate static func dangling(_ reference: StoredReference) -> RelayError {
-        let holder = reference.kind == .parent ? "The parent" : "The reference in field '\(reference.field)'"
+        let referrer = reference.kind == .parent ? "The parent" : "The reference in field '\(reference.field)'"
         return RelayError(
             .validatingReferenceError,
-            "\(holder) refers to the record '\(reference.target)', which does not exist. Save it first, or in the same request."
+            "\(referrer) refers to the record '\(reference.target)', which does not exist. Save it first, or in the same request."
         )
     }
 
@@ -209,7 +209,7 @@ extension RelayError {
         "The parent is a share record, which cannot have children. Name the share's root, or a record below it."
     )
 
-    fileprivate static let goesWithItsTarget = RelayError(
+    fileprivate static let deletedWithTarget = RelayError(
         .validatingReferenceError,
         "The record refers with DELETE_SELF to a record that this request deletes."
     )
@@ -231,18 +231,18 @@ extension ModifyRecords.Decision {
         /// The index of the operation that causes each deletion.
         var roots: [String: Int] = [:]
         /// The records that are deleted only through DELETE_SELF, nearest first.
-        var followers: [String] = []
+        var cascadedDeletions: [String] = []
         /// Those followers that are share roots or share records, without their fields.
-        var sharedFollowers: [String: StoredRecord] = [:]
+        var sharedCascadedDeletions: [String: StoredRecord] = [:]
         /// References between these records, by source.
-        var bonds: [String: [StoredReference]] = [:]
+        var enforcedReferences: [String: [StoredReference]] = [:]
         /// References from other records that block deletions; for a caller who sees everything, one per target is
         /// enough.
-        var holders: [StoredReference] = []
+        var blockingReferences: [StoredReference] = []
     }
 
     /// A record that is deleted through DELETE_SELF; with `isKept`, only in the caller's view.
-    struct Follower {
+    struct CascadedDeletion {
         var name: String
         var isKept: Bool
     }
@@ -253,7 +253,7 @@ extension ModifyRecords.Decision {
         _ zone: Zone
     ) throws(RelayError) -> Cascade {
         var cascade = Cascade()
-        var held: [String] = []
+        var blocked: [String] = []
         var targets: [(name: String, root: Int)] = []
         for write in writes where write.record.isDeleted {
             guard let outcome = write.outcome, isLive(outcome) else { continue }
@@ -263,32 +263,32 @@ extension ModifyRecords.Decision {
         while !targets.isEmpty {
             var found: [String: Int] = [:]
             for target in targets {
-                try bondCount.visit(target.name, in: zone, of: writer) { reference in
+                try referenceCounter.visit(target.name, in: zone, of: writer) { reference in
                     guard reference.kind == .deleteSelf else {
-                        held.append(target.name)
+                        blocked.append(target.name)
                         return false
                     }
-                    guard !isGivenUp(reference, sources) else { return true }
-                    cascade.bonds[reference.source, default: []].append(reference)
+                    guard !isRemovedByWrite(reference, sources) else { return true }
+                    cascade.enforcedReferences[reference.source, default: []].append(reference)
                     if cascade.roots[reference.source] == nil { found[reference.source] = target.root }
                     return true
                 }
             }
             targets = try cascade.add(found, from: writer, zone)
         }
-        for target in held { try findHolders(of: target, sources, &cascade, in: writer, zone) }
+        for target in blocked { try findBlockingReferences(of: target, sources, &cascade, in: writer, zone) }
         return cascade
     }
 
     /// Returns whether a save of this write removes the reference; if the save sets it again, the save is responsible
     /// for it.
-    func isGivenUp(_ reference: StoredReference, _ sources: [String: Source]) -> Bool {
+    func isRemovedByWrite(_ reference: StoredReference, _ sources: [String: Source]) -> Bool {
         guard let source = sources[reference.source], isLive(source.outcome) else { return false }
         return !source.keeps(reference)
     }
 
     /// Finds references that block the deletion of a record unless their sources are deleted too.
-    private func findHolders(
+    private func findBlockingReferences(
         of target: String,
         _ sources: [String: Source],
         _ cascade: inout Cascade,
@@ -296,56 +296,56 @@ extension ModifyRecords.Decision {
         _ zone: Zone
     ) throws(RelayError) {
         // The owner can always end a share, even if other records reference the share's record.
-        if (before[target] ?? cascade.sharedFollowers[target])?.isShare == true { return }
+        if (before[target] ?? cascade.sharedCascadedDeletions[target])?.isShare == true { return }
         let seesAll = hides == nil && isUnreadable == nil
         var count = 0
-        try bondCount.visit(target, in: zone, of: writer) { reference in
-            guard reference.kind != .deleteSelf, !isGivenUp(reference, sources) else { return true }
+        try referenceCounter.visit(target, in: zone, of: writer) { reference in
+            guard reference.kind != .deleteSelf, !isRemovedByWrite(reference, sources) else { return true }
             guard cascade.roots[reference.source] == nil else {
-                cascade.bonds[reference.source, default: []].append(reference)
+                cascade.enforcedReferences[reference.source, default: []].append(reference)
                 return true
             }
-            cascade.holders.append(reference)
+            cascade.blockingReferences.append(reference)
             count += 1
-            return !seesAll && (hides != nil || count < Self.holdersLookedAt)
+            return !seesAll && (hides != nil || count < Self.maxBlockingReferencesRead)
         }
     }
 
     /// Bounds the work in the public database, where usually the first source is readable.
-    private static var holdersLookedAt: Int { 64 }
+    private static var maxBlockingReferencesRead: Int { 64 }
 
     /// Rejects a participant's deletions that would cascade to a share's root or record: only the owner may end a
     /// share.
-    mutating func refuseOthersShares(_ cascade: Cascade) {
+    mutating func rejectShareDeletions(_ cascade: Cascade) {
         guard sharing?.zone.view != nil else { return }
-        for name in cascade.sharedFollowers.keys {
-            if let root = cascade.roots[name] { refuse(root, .accessDenied) }
+        for name in cascade.sharedCascadedDeletions.keys {
+            if let root = cascade.roots[name] { reject(root, .accessDenied) }
         }
     }
 
     /// Rejects the deletion of records that are still referenced, if the caller sees both ends of the reference.
-    mutating func refuseHeldTargets(_ cascade: Cascade) throws(RelayError) {
+    mutating func rejectReferencedTargets(_ cascade: Cascade) throws(RelayError) {
         var staying: [(name: String, error: RelayError)] = []
         var seen: Set<String> = []
-        for holder in cascade.holders where !seen.contains(holder.target) {
-            guard try isInSight(holder) else { continue }
-            seen.insert(holder.target)
-            staying.append((holder.target, .held(holder)))
+        for referrer in cascade.blockingReferences where !seen.contains(referrer.target) {
+            guard try isVisible(referrer) else { continue }
+            seen.insert(referrer.target)
+            staying.append((referrer.target, .blocked(referrer)))
         }
         // A record that stays also blocks the deletion of what it references, and of what it would have been deleted
         // with.
         while let (name, error) = staying.popLast() {
-            if let root = cascade.roots[name] { refuse(root, error) }
-            for bond in cascade.bonds[name] ?? [] where !seen.contains(bond.target) {
-                if bond.kind != .deleteSelf, try !isInSight(bond) { continue }
-                seen.insert(bond.target)
-                staying.append((bond.target, bond.kind == .deleteSelf ? error : .held(bond)))
+            if let root = cascade.roots[name] { reject(root, error) }
+            for reference in cascade.enforcedReferences[name] ?? [] where !seen.contains(reference.target) {
+                if reference.kind != .deleteSelf, try !isVisible(reference) { continue }
+                seen.insert(reference.target)
+                staying.append((reference.target, reference.kind == .deleteSelf ? error : .blocked(reference)))
             }
         }
     }
 
     /// Returns whether the caller sees both ends of the reference.
-    private func isInSight(_ reference: StoredReference) throws(RelayError) -> Bool {
+    private func isVisible(_ reference: StoredReference) throws(RelayError) -> Bool {
         guard let hides else {
             guard let isUnreadable else { return true }
             return try !isUnreadable(reference.source)
@@ -357,15 +357,15 @@ extension ModifyRecords.Decision {
     /// Writes the cascading deletions in parts, because all of them together may exceed the available memory.
     ///
     /// Deletes the records farthest from the cascade's start first, as a caller who deletes them one by one would.
-    func writeFollowers(to writer: any StoreWriter, _ zone: Zone) throws(RelayError) {
-        var rest = followers[...]
+    func writeCascadedDeletions(to writer: any StoreWriter, _ zone: Zone) throws(RelayError) {
+        var rest = cascadedDeletions[...]
         while !rest.isEmpty {
             let part = rest.suffix(Cascade.part).reversed()
             rest = rest.dropLast(part.count)
             let stored = try writer.records(named: part.map(\.name), in: zone.whole)
-            let changed = part.compactMap { follower -> StoredRecord? in
-                guard let record = stored[follower.name] else { return nil }
-                var changed = follower.isKept ? outOfSight(record) : tombstone(of: record)
+            let changed = part.compactMap { deletion -> StoredRecord? in
+                guard let record = stored[deletion.name] else { return nil }
+                var changed = deletion.isKept ? removedFromView(record) : tombstone(of: record)
                 changed.change = writer.takeChangeNumber()
                 return changed
             }
@@ -395,11 +395,11 @@ extension ModifyRecords.Decision.Cascade {
                     record.type != RecordType.usersName
                 else { continue }
                 roots[name] = root
-                followers.append(name)
+                cascadedDeletions.append(name)
                 added.append((name, root))
                 guard record.share != nil else { continue }
                 record.fields = FieldsJSON.empty
-                sharedFollowers[name] = record
+                sharedCascadedDeletions[name] = record
             }
         }
         return added
@@ -407,7 +407,7 @@ extension ModifyRecords.Decision.Cascade {
 }
 
 /// Counts the references that a write has examined, over all attempts to decide it.
-final class BondCount {
+final class ReferenceCounter {
     private var count = 0
     private let limit: Int
 
@@ -447,7 +447,7 @@ final class BondCount {
 }
 
 extension RelayError {
-    fileprivate static func held(_ reference: StoredReference) -> RelayError {
+    fileprivate static func blocked(_ reference: StoredReference) -> RelayError {
         let by = reference.kind == .parent ? "is the parent of another record" : "is the target of a VALIDATE reference"
         return RelayError(
             .validatingReferenceError,

@@ -82,7 +82,7 @@ extension ModifyRecords.Decision {
         guard sharing?.zone.view != nil else { return nil }
         if record.isShare { return operation.kind.isDelete || isAdministrator(of: record) ? [.read, .write] : .read }
         // Deleting the root would end the share, which only the owner may do.
-        if operation.kind.isDelete, record.shareMark?.record != nil { return .read }
+        if operation.kind.isDelete, record.shareReference?.record != nil { return .read }
         return sharing?.permission(record.name) == .readWrite ? [.read, .create, .write] : .read
     }
 
@@ -94,12 +94,12 @@ extension ModifyRecords.Decision {
 
     /// Returns whether the record's parent stays unchanged: a participant cannot see or move what is above the root.
     func keepsParent(_ record: StoredRecord?) -> Bool {
-        sharing?.zone.view != nil && record?.shareMark?.record != nil
+        sharing?.zone.view != nil && record?.shareReference?.record != nil
     }
 
     func newLink(for operation: ModifyRecords.Operation) -> String? {
         guard operation.record.createsShortGUID, let edit = request.shareEdit else { return nil }
-        return ShareMark(shortGUID: edit.newID()).text
+        return ShareReference(shortGUID: edit.newID()).text
     }
 
     // MARK: Operations on share records
@@ -134,7 +134,7 @@ extension ModifyRecords.Decision {
         try save(operation, over: current)
         guard var record = writes.last?.record else { return }
         record.sharing = share
-        record.shareMark = ShareMark(shortGUID: share.shortGUID, record: record.name)
+        record.shareReference = ShareReference(shortGUID: share.shortGUID, record: record.name)
         writes[writes.count - 1].record = record
         outcomes[place] = .saved(record)
         if current == nil { newShares[place] = share }
@@ -158,20 +158,20 @@ extension ModifyRecords.Decision {
         if written == nil, let tag = root.changeTag, tag != record.changeTag {
             throw RelayError(.conflict, "client oplock error: the record to share has changed")
         }
-        guard record.shareMark?.record == nil, !newShares.values.contains(where: { $0.root == root.name }) else {
+        guard record.shareReference?.record == nil, !newShares.values.contains(where: { $0.root == root.name }) else {
             throw .shareExists
         }
         guard sharing?.zone.sharing != .everything, !newShares.values.contains(where: { $0.root == nil }) else {
             throw .alreadyShared
         }
-        return try edit.make(input, root: root.name, shortGUID: record.shareMark?.shortGUID)
+        return try edit.make(input, root: root.name, shortGUID: record.shareReference?.shortGUID)
     }
 }
 
 /// The rules of shared hierarchies that apply after the operations of a write have been decided individually.
 extension ModifyRecords.Decision {
     /// Rejects operations that would put a record into two shares or out of a participant's reach.
-    mutating func refuseOffences(in writer: any StoreWriter, beside cascade: Cascade) throws(RelayError) {
+    mutating func rejectSharingViolations(in writer: any StoreWriter, beside cascade: Cascade) throws(RelayError) {
         guard let state = sharing else { return }
         let places = places
         while true {
@@ -182,10 +182,10 @@ extension ModifyRecords.Decision {
                 let root = newShares[outcome]?.root
                 let error: RelayError? =
                     if let root, cascade.roots[root] != nil { .nothingToShare } else {
-                        try offence(of: write.record, at: outcome, state, &covers, in: writer)
+                        try sharingViolation(of: write.record, at: outcome, state, &covers, in: writer)
                     }
                 guard let error else { continue }
-                refuse(outcome, error)
+                reject(outcome, error)
                 covers = Covers(places: places, newRoots: newRoots)
             }
             if outcomes.count(where: { $0.error != nil }) == failures || request.isAtomic { break }
@@ -229,10 +229,10 @@ extension ModifyRecords.Decision {
         _ covers: inout Covers,
         in writer: any StoreWriter
     ) throws(RelayError) -> Cover {
-        var way: [String] = []
+        var path: [String] = []
         var next = name
         while covers.known[next] == nil {
-            way.append(next)
+            path.append(next)
             let stored = state.covers[next].map { Cover.stored($0) } ?? Cover.none
             // In a cycle of parents, no record is below a root.
             covers.known[next] = Cover.none
@@ -241,13 +241,13 @@ extension ModifyRecords.Decision {
                 break
             }
             guard let write = covers.places[next].map({ writes[$0] }), isLive(write) else {
-                if try !closesCircle(from: next, to: way.dropLast(), covers.places, state.zone.whole, in: writer) {
+                if try !formsCycle(from: next, to: path.dropLast(), covers.places, state.zone.whole, in: writer) {
                     covers.known[next] = stored
                 }
                 break
             }
             guard !write.record.isDeleted else { break }
-            if write.record.shareMark?.record != nil {
+            if write.record.shareReference?.record != nil {
                 covers.known[next] = stored
                 break
             }
@@ -255,14 +255,14 @@ extension ModifyRecords.Decision {
             next = parent
         }
         let found = covers.known[next] ?? Cover.none
-        for name in way { covers.known[name] = found }
+        for name in path { covers.known[name] = found }
         return found
     }
 
     /// Returns whether an unchanged record is a descendant of a record that this write moves below it.
     ///
     /// If so, the stored cover of the record is no longer valid.
-    private func closesCircle(
+    private func formsCycle(
         from name: String,
         to moved: some Collection<String>,
         _ places: [String: Int],
@@ -280,7 +280,7 @@ extension ModifyRecords.Decision {
             if let place = places[name], isLive(writes[place]) {
                 next = writes[place].record.isDeleted ? nil : writes[place].record.parent
             } else {
-                try bondCount.step()
+                try referenceCounter.step()
                 next = try writer.records(named: [name], in: zone)[name]?.parent
             }
         }
@@ -301,7 +301,7 @@ extension ModifyRecords.Decision {
     /// The roots of the shares that this write creates.
     private var newRoots: Set<String> { Set(newShares.filter { isLive($0.key) }.compactMap(\.value.root)) }
 
-    private func offence(
+    private func sharingViolation(
         of record: StoredRecord,
         at outcome: Int,
         _ state: SharingState,
@@ -312,23 +312,25 @@ extension ModifyRecords.Decision {
             // An administrator of a share may lack write permission; their rights were checked before.
             if record.isShare { return nil }
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
-            guard record.shareMark?.record == nil else { return nil }
+            guard record.shareReference?.record == nil else { return nil }
             let cover = try cover(of: record.name, state, &covers, in: writer)
             if case .stored(let share) = cover, view.permission(in: share) == .readWrite { return nil }
             return .accessDenied
         }
-        if let root = newShares[outcome]?.root { return try offence(ofNewRoot: root, state, &covers, in: writer) }
+        if let root = newShares[outcome]?.root {
+            return try sharingViolation(ofNewRoot: root, state, &covers, in: writer)
+        }
         guard state.zone.sharing == .hierarchies || !newShares.isEmpty, let parent = record.parent,
             parent != before[record.name]?.parent
         else { return nil }
         let above = try cover(of: parent, state, &covers, in: writer)
         guard above != .none else { return nil }
-        let isRoot = record.shareMark?.record != nil || covers.newRoots.contains(record.name)
+        let isRoot = record.shareReference?.record != nil || covers.newRoots.contains(record.name)
         if isRoot { return .alreadyShared }
         return try writer.hasShareRoot(below: record.name, in: state.zone) ? .alreadyShared : nil
     }
 
-    private func offence(
+    private func sharingViolation(
         ofNewRoot root: String,
         _ state: SharingState,
         _ covers: inout Covers,
@@ -349,10 +351,10 @@ extension ModifyRecords.Decision {
     /// Deletes the shares of deleted roots, and unmarks roots whose shares are deleted, which ends their links.
     private mutating func endShares(_ state: SharingState, in writer: any StoreWriter) throws(RelayError) {
         let named = writes.filter { $0.record.isDeleted && isLive($0) }.map(\.record.name)
-        let gone = Set(named + followers.filter { !$0.isKept }.map(\.name))
+        let gone = Set(named + cascadedDeletions.filter { !$0.isKept }.map(\.name))
         guard !gone.isEmpty else { return }
-        let shared = named.compactMap { before[$0] } + sharedFollowers.values
-        let orphans = shared.compactMap { $0.shareMark?.record }.filter { !gone.contains($0) }
+        let shared = named.compactMap { before[$0] } + sharedCascadedDeletions.values
+        let orphans = shared.compactMap { $0.shareReference?.record }.filter { !gone.contains($0) }
         for (name, record) in try writer.records(named: orphans, in: state.zone.whole) where !record.isDeleted {
             before[name] = record
             writes.append((nil, tombstone(of: record)))
@@ -366,7 +368,7 @@ extension ModifyRecords.Decision {
     private mutating func markRoots(_ state: SharingState) {
         for (outcome, share) in newShares where outcomes[outcome].error == nil {
             guard let root = share.root, case .saved(let record) = outcomes[outcome] else { continue }
-            change(root, state) { $0.shareMark = ShareMark(shortGUID: share.shortGUID, record: record.name) }
+            change(root, state) { $0.shareReference = ShareReference(shortGUID: share.shortGUID, record: record.name) }
         }
     }
 
@@ -392,17 +394,17 @@ extension ModifyRecords.Decision {
 /// outside of it. Apple's documentation covers VALIDATE references but not who can see them.
 extension ModifyRecords.Decision {
     /// Returns the indexes of the operations whose deletions take effect only in the caller's view.
-    func deletionsForTheCaller(_ cascade: Cascade) throws(RelayError) -> Set<Int> {
+    func deletionsOnlyInView(_ cascade: Cascade) throws(RelayError) -> Set<Int> {
         guard hides != nil else { return [] }
         var kept: Set<Int> = []
-        var waiting = cascade.holders.compactMap { cascade.roots[$0.target] }
+        var waiting = cascade.blockingReferences.compactMap { cascade.roots[$0.target] }
         if waiting.isEmpty { return [] }
         // A record that stays also blocks the deletion of the records that it references.
         let names = Dictionary(grouping: cascade.roots.keys) { cascade.roots[$0] }
         while let root = waiting.popLast() {
             guard isLive(root), kept.insert(root).inserted else { continue }
-            for bond in (names[root] ?? []).flatMap({ cascade.bonds[$0] ?? [] }) {
-                guard let other = cascade.roots[bond.target], try binds(bond) else { continue }
+            for reference in (names[root] ?? []).flatMap({ cascade.enforcedReferences[$0] ?? [] }) {
+                guard let other = cascade.roots[reference.target], try keepsReference(reference) else { continue }
                 waiting.append(other)
             }
         }
@@ -410,29 +412,29 @@ extension ModifyRecords.Decision {
     }
 
     /// Whether a record that stays keeps the reference: visible records lose their parents.
-    private func binds(_ reference: StoredReference) throws(RelayError) -> Bool {
+    private func keepsReference(_ reference: StoredReference) throws(RelayError) -> Bool {
         guard reference.kind == .parent, let hides else { return true }
         return try hides(reference.source)
     }
 
     /// Collects the cascading deletions, and takes the records that the owner keeps out of the hierarchy.
     mutating func carryOut(_ cascade: Cascade, keeping kept: Set<Int>) throws(RelayError) {
-        for name in cascade.followers {
+        for name in cascade.cascadedDeletions {
             let isKept = cascade.roots[name].map(kept.contains) ?? false
             if isKept, let hides, try hides(name) { continue }
-            followers.append(Follower(name: name, isKept: isKept))
-            if !isKept { sharedFollowers[name] = cascade.sharedFollowers[name] }
+            cascadedDeletions.append(CascadedDeletion(name: name, isKept: isKept))
+            if !isKept { sharedCascadedDeletions[name] = cascade.sharedCascadedDeletions[name] }
         }
         guard !kept.isEmpty else { return }
         for index in writes.indices {
             guard let outcome = writes[index].outcome, writes[index].record.isDeleted, kept.contains(outcome),
                 let record = before[writes[index].record.name]
             else { continue }
-            writes[index] = (nil, outOfSight(record))
+            writes[index] = (nil, removedFromView(record))
         }
     }
 
-    func outOfSight(_ record: StoredRecord) -> StoredRecord {
+    func removedFromView(_ record: StoredRecord) -> StoredRecord {
         var record = record
         record.update {
             $0.parent = nil

@@ -19,7 +19,7 @@ extension ModifyRecords {
         /// The records to write, each with the index of its outcome; `nil` for records that no operation names.
         var writes: [(outcome: Int?, record: StoredRecord)] = []
         /// The references of saved records that affect other records, by the index of the outcome.
-        var bonds: [Int: [StoredReference]] = [:]
+        var enforcedReferences: [Int: [StoredReference]] = [:]
         var seen: Set<String> = []
         /// Whether there is only one operation, so that no record can occur twice.
         private let isAlone: Bool
@@ -28,14 +28,14 @@ extension ModifyRecords {
         /// The shares that this write creates, by the index of the outcome.
         var newShares: [Int: Share] = [:]
         /// Indexes of the deletions that take effect only in the caller's view.
-        var keptDeletions: Set<Int> = []
+        var viewOnlyDeletions: Set<Int> = []
         /// The cascading deletions; their records are read and written in parts.
-        var followers: [Follower] = []
+        var cascadedDeletions: [CascadedDeletion] = []
         /// Those followers that are share roots or share records, without their fields.
-        var sharedFollowers: [String: StoredRecord] = [:]
-        let bondCount: BondCount
+        var sharedCascadedDeletions: [String: StoredRecord] = [:]
+        let referenceCounter: ReferenceCounter
         /// The operations that are already completed, if this request is a repeat.
-        var earlier: DoneWrite?
+        var earlier: IdempotencyRecord?
         /// Returns whether a record exists outside the caller's view; `nil` if the caller sees the whole zone.
         var hides: ((String) throws(RelayError) -> Bool)?
         /// The names by which the caller knows records; empty except in some views of hierarchies.
@@ -43,7 +43,7 @@ extension ModifyRecords {
         /// The aliases that this write adds.
         var newAliases: [NewAlias] = []
         /// The number of DELETE_SELF references examined for a participant who sees only a hierarchy.
-        var settledReferences = 0
+        var resolvedReferences = 0
         /// Returns whether a record exists that the caller may not read; `nil` except in the public database.
         var isUnreadable: ((String) throws(RelayError) -> Bool)?
 
@@ -54,10 +54,10 @@ extension ModifyRecords {
             now: Timestamp,
             in writer: any StoreWriter,
             quota: consuming QuotaLedger,
-            bondCount: BondCount
+            referenceCounter: ReferenceCounter
         ) {
             self.schema = schema
-            self.bondCount = bondCount
+            self.referenceCounter = referenceCounter
             self.writer = writer
             self.quota = quota
             self.before = before
@@ -65,7 +65,7 @@ extension ModifyRecords {
             stamp = StoredRecord.Stamp(
                 at: now,
                 by: request.database.caller.user ?? Zone.publicOwner,
-                device: DeviceMark(deviceID: request.database.caller.deviceID)
+                device: DeviceFingerprint(deviceID: request.database.caller.deviceID)
             )
             let count = request.operations.count
             outcomes.reserveCapacity(count)
@@ -78,9 +78,9 @@ extension ModifyRecords {
 
         /// The operations that were counted as freeing quota but free none, because they failed or the owner keeps the
         /// records.
-        var falseGivers: Set<Int> {
-            guard !quota.givers.isEmpty else { return [] }
-            return quota.givers.filter { outcomes[$0].hasFailed || keptDeletions.contains($0) }
+        var operationsWronglyFreeingQuota: Set<Int> {
+            guard !quota.operationsFreeingQuota.isEmpty else { return [] }
+            return quota.operationsFreeingQuota.filter { outcomes[$0].hasFailed || viewOnlyDeletions.contains($0) }
         }
 
         mutating func decide(_ operation: Operation) {
@@ -201,7 +201,7 @@ extension ModifyRecords {
             if let growth = prepared.fields.growth { try schema.checkGrowth(growth, of: type, request.rules.limits) }
             if hides != nil {
                 var fields = prepared.fields
-                try settleNames(of: &fields, over: current)
+                try resolveReferenceNames(of: &fields, over: current)
                 prepared = PreparedFields(fields)
             }
             let bringsAssets = !prepared.fields.freshAssets.isEmpty || !prepared.fields.unprovenAssets.isEmpty
@@ -227,7 +227,7 @@ extension ModifyRecords {
                 fields: fields
             )
             try quota.save(record, over: current, bringsAssets: bringsAssets, at: outcomes.count)
-            try noteBonds(of: operation, prepared)
+            try collectReferences(of: operation, prepared)
             if let growth = prepared.fields.growth {
                 schema.types[type] = growth
                 grown[type] = growth
@@ -236,7 +236,7 @@ extension ModifyRecords {
             outcomes.append(.saved(record))
         }
 
-        private mutating func noteBonds(
+        private mutating func collectReferences(
             of operation: Operation,
             _ prepared: PreparedFields
         ) throws(RelayError) {
@@ -250,7 +250,7 @@ extension ModifyRecords {
                 }
                 said.append(.parent(parent, of: operation.name))
             }
-            bonds[outcomes.count] = said
+            enforcedReferences[outcomes.count] = said
         }
 
         /// Checks that each asset is stored, and that an asset without a receipt is already in the field.
@@ -267,12 +267,12 @@ extension ModifyRecords {
             }
             guard !prepared.unprovenAssets.isEmpty else { return }
             let fields = Set(prepared.unprovenAssets.map(\.field))
-            let held = (current?.fields).flatMap { try? FieldsJSON.values(of: fields, in: $0) } ?? [:]
+            let stored = (current?.fields).flatMap { try? FieldsJSON.values(of: fields, in: $0) } ?? [:]
             for (field, asset) in prepared.unprovenAssets {
-                let isHeld = (held[field]?.assets ?? []).contains {
+                let isStored = (stored[field]?.assets ?? []).contains {
                     $0.fileChecksum == asset.fileChecksum && $0.size == asset.size
                 }
-                guard isHeld else { throw .assetRefused(field) }
+                guard isStored else { throw .assetRefused(field) }
             }
         }
 
@@ -286,7 +286,7 @@ extension ModifyRecords {
             return PreparedFields(
                 try FieldPreparation(
                     operation.record,
-                    ofType: KnownType(type, in: schema),
+                    ofType: CompiledRecordType(type, in: schema),
                     in: request.zone,
                     of: request.database,
                     rules: request.rules
@@ -306,7 +306,7 @@ extension ModifyRecords {
         }
 
         /// Returns the outcomes of a failed atomic request: failed operations keep their own errors.
-        func outcomesOfRefusal() -> [Outcome] {
+        func atomicFailureOutcomes() -> [Outcome] {
             zip(request.operations, outcomes).map { operation, outcome in
                 guard outcome.error == nil else { return outcome }
                 let error = RelayError(.atomicError, "Another operation of this atomic request failed.")
@@ -324,7 +324,7 @@ extension ModifyRecords {
                 guard let share = alias.share else { continue }
                 try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
             }
-            try writeFollowers(to: writer, zone)
+            try writeCascadedDeletions(to: writer, zone)
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)
             for place in writes.indices {

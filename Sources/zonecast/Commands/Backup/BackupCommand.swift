@@ -102,7 +102,7 @@ struct BackupOptions: ParsableArguments {
 
     /// Prints progress on a terminal.
     func step(_ words: String) {
-        if !folder.json, !Terminal.isQuiet, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(words)") }
+        if !folder.json, !Terminal.isQuiet, isatty(STDERR_FILENO) == 1 { Terminal.sayError("  \(words)") }
     }
 }
 
@@ -314,7 +314,7 @@ extension BackupCommand {
             guard !place.hasPrefix(data + "/"), FileManager.default.fileExists(atPath: "/run/systemd/system") else {
                 return
             }
-            Terminal.complain(
+            Terminal.sayError(
                 "A relay that runs as a systemd service needs permission to write to \(place): run systemctl edit zonecast, "
                     + "add the lines [Service] and ReadWritePaths=\(SetupFiles.word(place)), and restart the relay."
             )
@@ -391,7 +391,7 @@ extension BackupCommand {
             let backup = try options.backup(named: name)
             let faults = BackupOptions.reading(backup) { backup.verify { options.step("verifying \($0)") } }
             guard faults.isEmpty || force else {
-                faults.forEach { Terminal.complain("fault    \($0)") }
+                faults.forEach { Terminal.sayError("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
             }
             let lock = try FolderLock(

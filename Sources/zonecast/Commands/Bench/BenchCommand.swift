@@ -69,7 +69,7 @@ struct BenchCommand: AsyncParsableCommand {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         let relay = DemoRelay(folder: folder, port: 0)
         // Also runs if a signal stops the command early.
-        let ending = EndingSignals {
+        let ending = TerminationSignals {
             relay.stop()
             try? FileManager.default.removeItem(atPath: folder)
         }
@@ -83,12 +83,12 @@ struct BenchCommand: AsyncParsableCommand {
             throw CommandFailure(.usage, "'\(text)' is not an address such as http://127.0.0.1:8080.")
         }
         // Slow responses must be measured, not time out.
-        address.patience = 120
+        address.timeout = 120
         let own = "bench-\(UUID().uuidString.prefix(8).lowercased())"
         let variables = ProcessInfo.processInfo.environment
         let run = BenchRun(
             load: load,
-            place: BenchClient.Place(
+            target: BenchClient.Target(
                 address: address,
                 credentials: DoctorCredentials(
                     container: container,
@@ -127,7 +127,7 @@ struct BenchCommand: AsyncParsableCommand {
                     + (isAboutPeople ? " Add --container, and --api-token and --web-token of a user there." : "")
             )
         } catch let fault as ProbeFault {
-            throw CommandFailure(.unreachable, "The relay at \(run.place.address) \(fault).")
+            throw CommandFailure(.unreachable, "The relay at \(run.target.address) \(fault).")
         }
     }
 }

@@ -5,7 +5,7 @@ import Wire
 /// Runs a load on a relay for some seconds, in a temporary zone.
 struct BenchRun: Sendable {
     let load: BenchLoad
-    let place: BenchClient.Place
+    let target: BenchClient.Target
     let clients: Int
     let time: Duration
 
@@ -14,53 +14,53 @@ struct BenchRun: Sendable {
 
     /// Runs the load; returns the measurements and their duration.
     func run() async throws -> (times: BenchTimes, seconds: Double) {
-        let keeper = try await BenchClient(place, name: "keeper")
-        defer { keeper.close() }
-        try await prepare(keeper)
+        let setupClient = try await BenchClient(target, name: "keeper")
+        defer { setupClient.close() }
+        try await prepare(setupClient)
         let outcome: Result<(BenchTimes, Double), any Error>
         do {
-            outcome = .success(try await measure(keeper))
+            outcome = .success(try await measure(setupClient))
         } catch {
             outcome = .failure(error)
         }
-        await tidy(keeper)
+        await deleteTemporaryData(setupClient)
         return try outcome.get()
     }
 
     // MARK: Before and after
 
-    private func prepare(_ keeper: BenchClient) async throws {
+    private func prepare(_ setupClient: BenchClient) async throws {
         if load != .public {
-            let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":\#(place.zoneID)}}]}"#
-            try await keeper.post("zones/modify", zone)
+            let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":\#(target.zoneID)}}]}"#
+            try await setupClient.post("zones/modify", zone)
         }
         for start in stride(from: 0, to: load.prepared, by: 200) {
-            try await keeper.save((start..<(start + 200)).map { name("prepared", 0, $0) })
+            try await setupClient.save((start..<(start + 200)).map { name("prepared", 0, $0) })
         }
-        if load == .notices { try await keeper.post("subscriptions/modify", subscription("create")) }
+        if load == .notices { try await setupClient.post("subscriptions/modify", subscription("create")) }
     }
 
     /// Deletes the temporary data; prints a warning if the relay refuses.
-    private func tidy(_ keeper: BenchClient) async {
+    private func deleteTemporaryData(_ setupClient: BenchClient) async {
         do {
-            if load == .notices { try await keeper.post("subscriptions/modify", subscription("delete")) }
+            if load == .notices { try await setupClient.post("subscriptions/modify", subscription("delete")) }
             guard load == .public else {
-                let zone = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(place.zoneID)}}]}"#
-                _ = try await patiently { try await keeper.post("zones/modify", zone) }
+                let zone = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(target.zoneID)}}]}"#
+                _ = try await retryingThrottled { try await setupClient.post("zones/modify", zone) }
                 return
             }
             for start in stride(from: 0, to: load.prepared, by: 200) {
                 let names = (start..<(start + 200)).map { name("prepared", 0, $0) }
-                try await patiently { try await keeper.delete(names) }
+                try await retryingThrottled { try await setupClient.delete(names) }
             }
         } catch {
-            let what = load == .public ? "Records of type \(place.type ?? "Bench")" : "The zone \(place.zone)"
-            Terminal.complain("\(what) could not be deleted: \(Self.words(error))")
+            let what = load == .public ? "Records of type \(target.type ?? "Bench")" : "The zone \(target.zone)"
+            Terminal.sayError("\(what) could not be deleted: \(Self.words(error))")
         }
     }
 
     /// Retries throttled requests up to five times.
-    private func patiently<Value>(_ body: () async throws -> Value) async throws -> Value {
+    private func retryingThrottled<Value>(_ body: () async throws -> Value) async throws -> Value {
         for _ in 0..<5 {
             do {
                 return try await body()
@@ -72,8 +72,8 @@ struct BenchRun: Sendable {
     }
 
     private func subscription(_ type: String) -> String {
-        #"{"operations":[{"operationType":"\#(type)","subscription":{"subscriptionID":"\#(place.zone)","#
-            + #""subscriptionType":"zone","zoneID":\#(place.zoneID)}}]}"#
+        #"{"operations":[{"operationType":"\#(type)","subscription":{"subscriptionID":"\#(target.zone)","#
+            + #""subscriptionType":"zone","zoneID":\#(target.zoneID)}}]}"#
     }
 
     static func words(_ error: any Error) -> String {
@@ -85,31 +85,35 @@ struct BenchRun: Sendable {
 
     /// The measurement starts when all clients are connected, which may take longer than a short load on a busy
     /// machine.
-    private func measure(_ keeper: BenchClient) async throws -> (BenchTimes, Double) {
+    private func measure(_ setupClient: BenchClient) async throws -> (BenchTimes, Double) {
         var connected: [BenchClient] = []
         defer { connected.forEach { $0.close() } }
         for number in 0..<clients {
-            let client = try await BenchClient(place, name: load == .notices ? "device-\(number)" : "\(number)")
+            let client = try await BenchClient(target, name: load == .notices ? "device-\(number)" : "\(number)")
             connected.append(client)
             if load == .notices { try await client.listen() }
         }
         let start = ContinuousClock.now
         let end = start + time
-        let hears = load == .notices
-        let times = try await hears ? hearing(keeper, connected, until: end) : asking(connected, until: end)
+        let measuresNotices = load == .notices
+        let times =
+            try await measuresNotices
+            ? measureNotices(setupClient, connected, until: end) : measureRequests(connected, until: end)
         return (times, (ContinuousClock.now - start).milliseconds / 1000)
     }
 
-    private func asking(_ clients: [BenchClient], until end: ContinuousClock.Instant) async throws -> BenchTimes {
+    private func measureRequests(_ clients: [BenchClient], until end: ContinuousClock.Instant) async throws
+        -> BenchTimes
+    {
         try await withThrowingTaskGroup(of: BenchTimes.self) { tasks in
             for (number, client) in clients.enumerated() {
-                tasks.addTask { try await ask(client, number, until: end) }
+                tasks.addTask { try await repeatRequests(client, number, until: end) }
             }
             return try await tasks.reduce(into: BenchTimes()) { $0.add($1) }
         }
     }
 
-    private func ask(_ client: BenchClient, _ number: Int, until end: ContinuousClock.Instant) async throws
+    private func repeatRequests(_ client: BenchClient, _ number: Int, until end: ContinuousClock.Instant) async throws
         -> BenchTimes
     {
         var times = BenchTimes()
@@ -119,10 +123,10 @@ struct BenchRun: Sendable {
         while case let start = ContinuousClock.now, count == 0 || start < end {
             count += 1
             do {
-                let done = try await turn(client, number, count, &token)
-                times.took(ContinuousClock.now - start, done: done)
+                let done = try await performRequest(client, number, count, &token)
+                times.record(ContinuousClock.now - start, done: done)
             } catch let refusal as WireConnection.Refusal {
-                times.wasRefused(refusal.code)
+                times.recordRefusal(refusal.code)
                 // Wait as the relay asks, but not beyond the end of the benchmark.
                 let wait = min(refusal.retryAfter ?? .milliseconds(50), Self.longestWait)
                 try await Task.sleep(for: min(wait, max(.zero, end - ContinuousClock.now)))
@@ -132,7 +136,9 @@ struct BenchRun: Sendable {
     }
 
     /// Sends one request; returns the number of operations done.
-    private func turn(_ client: BenchClient, _ number: Int, _ count: Int, _ token: inout String?) async throws -> Int {
+    private func performRequest(_ client: BenchClient, _ number: Int, _ count: Int, _ token: inout String?) async throws
+        -> Int
+    {
         switch load {
         case .writes:
             try await client.save([name("w", number, count)])
@@ -155,8 +161,8 @@ struct BenchRun: Sendable {
     }
 
     /// One device saves and waits until all others have received the notice.
-    private func hearing(
-        _ keeper: BenchClient,
+    private func measureNotices(
+        _ setupClient: BenchClient,
         _ devices: [BenchClient],
         until end: ContinuousClock.Instant
     ) async throws -> BenchTimes {
@@ -165,35 +171,35 @@ struct BenchRun: Sendable {
         while case let start = ContinuousClock.now, count == 0 || start < end {
             count += 1
             do {
-                try await keeper.save([name("n", 0, count)])
+                try await setupClient.save([name("n", 0, count)])
             } catch let refusal as WireConnection.Refusal {
-                times.wasRefused(refusal.code)
+                times.recordRefusal(refusal.code)
                 try await Task.sleep(for: min(refusal.retryAfter ?? .seconds(1), Self.longestWait))
                 continue
             }
-            let heard = try await withThrowingTaskGroup(of: Duration.self) { tasks in
+            let noticeDelays = try await withThrowingTaskGroup(of: Duration.self) { tasks in
                 for device in devices {
                     tasks.addTask {
-                        try await device.hear()
+                        try await device.receiveNotice()
                         return ContinuousClock.now - start
                     }
                 }
                 return try await tasks.reduce(into: []) { $0.append($1) }
             }
-            for time in heard { times.took(time) }
+            for time in noticeDelays { times.record(time) }
         }
         return times
     }
 
     private func name(_ kind: String, _ client: Int, _ number: Int) -> String {
-        "\(place.mark)-\(kind)-\(client)-\(number)"
+        "\(target.mark)-\(kind)-\(client)-\(number)"
     }
 }
 
 /// One client of a benchmark, with its own connection; sends one request at a time.
 struct BenchClient: Sendable {
     /// The target that all clients of a benchmark share.
-    struct Place: Sendable {
+    struct Target: Sendable {
         var address: ProbeAddress
         var credentials: DoctorCredentials
         var database: String
@@ -207,22 +213,22 @@ struct BenchClient: Sendable {
         var zoneID: String { #"{"zoneName":"\#(zone)"}"# }
     }
 
-    let place: Place
+    let target: Target
     private let name: String
     private let wire: WireConnection
     private var probe: Probe { wire.probe }
 
-    init(_ place: Place, name: String) async throws {
-        self.place = place
+    init(_ target: Target, name: String) async throws {
+        self.target = target
         self.name = name
-        wire = try await WireConnection(place.address, place.credentials, device: "bench-\(name)")
+        wire = try await WireConnection(target.address, target.credentials, device: "bench-\(name)")
     }
 
     func close() { wire.close() }
 
     @discardableResult
     func post(_ operation: String, _ body: String) async throws -> JSONValue {
-        try await wire.post(operation, in: place.database, body)
+        try await wire.post(operation, in: target.database, body)
     }
 
     // MARK: Requests
@@ -232,16 +238,16 @@ struct BenchClient: Sendable {
         let operations = names.map { name in
             let own = #"{"title":{"value":"Buy milk"},"count":{"value":\#(name.utf8.count)}}"#
             return #"{"operationType":"create","record":{"recordName":"\#(name)","recordType":\#(type),"#
-                + #""fields":\#(place.type == nil ? own : "{}")}}"#
+                + #""fields":\#(target.type == nil ? own : "{}")}}"#
         }
         try await modify(operations)
     }
 
-    private var type: String { quoted(place.type ?? "Bench") }
+    private var type: String { quoted(target.type ?? "Bench") }
 
     private func modify(_ operations: [String]) async throws {
         let list = operations.joined(separator: ",")
-        try await post("records/modify", #"{"zoneID":\#(place.zoneID),"operations":[\#(list)]}"#)
+        try await post("records/modify", #"{"zoneID":\#(target.zoneID),"operations":[\#(list)]}"#)
     }
 
     func delete(_ names: [String]) async throws {
@@ -256,7 +262,7 @@ struct BenchClient: Sendable {
         let since = token.map { #","syncToken":"\#($0)""# } ?? ""
         let answer = try await post(
             "changes/zone",
-            #"{"zones":[{"zoneID":\#(place.zoneID),"resultsLimit":200\#(since)}]}"#
+            #"{"zones":[{"zoneID":\#(target.zoneID),"resultsLimit":200\#(since)}]}"#
         )
         guard let zone = answer.list("zones").first else { return (0, nil) }
         let hasMore = (try? zone["moreComing"]?.bool()) ?? false
@@ -268,8 +274,8 @@ struct BenchClient: Sendable {
         let own = #"{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"Buy"}}"#
         try await post(
             "records/query",
-            #"{"zoneID":\#(place.zoneID),"resultsLimit":50,"query":{"recordType":\#(type),"#
-                + #""filterBy":[\#(place.type == nil ? own : "")]}}"#
+            #"{"zoneID":\#(target.zoneID),"resultsLimit":50,"query":{"recordType":\#(type),"#
+                + #""filterBy":[\#(target.type == nil ? own : "")]}}"#
         )
     }
 
@@ -277,7 +283,7 @@ struct BenchClient: Sendable {
 
     /// Opens a notice socket as a separate device.
     func listen() async throws {
-        let path = "/push/1/\(place.credentials.container)/\(place.credentials.environment)"
+        let path = "/push/1/\(target.credentials.container)/\(target.credentials.environment)"
         let answer = try await probe.upgrade(path)
         guard answer.status == 101 else {
             throw WireConnection.Refusal(
@@ -286,14 +292,14 @@ struct BenchClient: Sendable {
                 status: answer.status
             )
         }
-        var hello = ["deviceID": "bench-\(name)", "ckWebAuthToken": place.credentials.webToken]
-        hello["ckAPIToken"] = place.credentials.apiToken
+        var hello = ["deviceID": "bench-\(name)", "ckWebAuthToken": target.credentials.webToken]
+        hello["ckAPIToken"] = target.credentials.apiToken
         await probe.send(text: [UInt8](try JSONEncoder().encode(["hello": hello])))
         guard case .text = try await probe.frame("the answer to hello") else { throw ProbeFault.ended("it was ready") }
     }
 
     /// Waits for the next notice.
-    func hear() async throws {
+    func receiveNotice() async throws {
         guard case .text = try await probe.frame("a notice") else { throw ProbeFault.ended("a notice") }
     }
 }

@@ -6,12 +6,12 @@ struct BenchTimes: Sendable {
     /// The number of refusals, by error code or status.
     private(set) var refused: [String: Int] = [:]
 
-    mutating func took(_ time: Duration, done count: Int = 1) {
+    mutating func record(_ time: Duration, done count: Int = 1) {
         milliseconds.append(time.milliseconds)
         done += count
     }
 
-    mutating func wasRefused(_ code: String) { refused[code, default: 0] += 1 }
+    mutating func recordRefusal(_ code: String) { refused[code, default: 0] += 1 }
 
     mutating func add(_ other: BenchTimes) {
         milliseconds += other.milliseconds

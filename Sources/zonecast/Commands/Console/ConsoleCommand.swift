@@ -46,11 +46,11 @@ struct ConsoleCommand: AsyncParsableCommand {
                 try store.makeOperatorLink(for: `operator`)
             }
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
-            let published = await published()
-            let address = ConsoleLink.address(url ?? published ?? running ?? "http://127.0.0.1:8080", code)
+            let publicURL = await publicURL()
+            let address = ConsoleLink.address(url ?? publicURL ?? running ?? "http://127.0.0.1:8080", code)
             if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
             Terminal.say(Terminal.isQuiet ? address : "\(address)  (one use, 15 minutes)")
-            if url == nil, let closed = await shut(running) { Terminal.complain(closed) }
+            if url == nil, let closed = await closedReason(running) { Terminal.sayError(closed) }
         }
 
         /// Returns the settings of the environment or the package.
@@ -61,14 +61,14 @@ struct ConsoleCommand: AsyncParsableCommand {
         }
 
         /// Returns the public URL, if the settings are those of this folder's relay.
-        private func published() async -> String? {
+        private func publicURL() async -> String? {
             let path = { (folder: String) in URL(fileURLWithPath: folder).standardizedFileURL.path }
             guard let settings = await configured(), path(settings.data) == path(options.folder) else { return nil }
             return settings.signIn.publicURL
         }
 
         /// Returns why the link would not work, if that can be determined.
-        private func shut(_ running: String?) async -> String? {
+        private func closedReason(_ running: String?) async -> String? {
             guard let running else {
                 guard await configured()?.servesConsole == false else { return nil }
                 return "The console is disabled unless the relay is started with  console: true  or --dev, such as: "

@@ -24,12 +24,12 @@ enum RecordTable {
         }
         let fields = try record["fields"]?.members().map { "\($0.name)=\(shown($0.value))" } ?? []
         return [
-            name, record.text("recordType") ?? "", record.text("recordChangeTag") ?? "", moment(record["modified"]),
+            name, record.text("recordType") ?? "", record.text("recordChangeTag") ?? "", timestamp(record["modified"]),
             fields.joined(separator: " "),
         ]
     }
 
-    private static func moment(_ stamp: JSONValue?) -> String {
+    private static func timestamp(_ stamp: JSONValue?) -> String {
         guard let time = try? stamp?["timestamp"]?.int64() else { return "" }
         return Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
     }

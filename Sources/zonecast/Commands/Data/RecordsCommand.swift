@@ -126,16 +126,16 @@ struct RecordWrite {
     }
 
     /// The maximum number of operations per request.
-    static let mostInOne = 200
+    static let maxOperationsPerRequest = 200
 
     static func perform(_ writes: [RecordWrite], in zone: ZoneOptions, _ remote: RemoteOptions) async throws {
-        for start in stride(from: 0, to: writes.count, by: mostInOne) {
+        for start in stride(from: 0, to: writes.count, by: maxOperationsPerRequest) {
             var body = JSONWriter()
             body.object { body in
                 zone.write(to: &body)
                 body.member("atomic", false)
                 body.key("operations")
-                body.array(writes[start..<min(start + mostInOne, writes.count)]) { $1.write(to: &$0) }
+                body.array(writes[start..<min(start + maxOperationsPerRequest, writes.count)]) { $1.write(to: &$0) }
             }
             let outcomes = try await remote.call("records/modify", body).list("records")
             try RecordTable.say(outcomes: outcomes, json: remote.json)
@@ -446,7 +446,7 @@ extension RecordsCommand {
             for batch in ImportPlan(records).batches { try await save(batch) }
             guard shares > 0, !Terminal.isQuiet else { return }
             let what = shares == 1 ? "1 share was" : "\(shares) shares were"
-            Terminal.complain("\(what) left out. To share what was imported: zonecast shares create --help")
+            Terminal.sayError("\(what) left out. To share what was imported: zonecast shares create --help")
         }
 
         private func save(_ batch: [JSONDocument]) async throws {
@@ -516,7 +516,7 @@ private final class FollowedFeed: Sendable {
             token.withLock { $0 = after }
         } catch let failure as CommandFailure where failure.exit == .unreachable {
             // The next connection fetches the changes again.
-            Terminal.complain(failure.description)
+            Terminal.sayError(failure.description)
         }
     }
 }
@@ -541,7 +541,7 @@ struct ImportPlan {
         let places = Dictionary(zip(names, records.indices)) { $1 }
         let order = Self.targetsFirst(records.map { $0.root.targets.compactMap { places[$0] } })
         // About 100 bytes for the operation around the record.
-        batches = BatchLimits().cut(order.map { records[$0] }) { $0.root.rawBytes.count + 100 }
+        batches = BatchLimits().split(order.map { records[$0] }) { $0.root.rawBytes.count + 100 }
     }
 
     /// Returns all indexes, each after its targets; in a cycle, one precedes its target.

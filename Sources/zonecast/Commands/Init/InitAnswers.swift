@@ -48,7 +48,7 @@ struct InitAnswers {
             do {
                 return try take(text)
             } catch {
-                Terminal.complain("\((error as? ValidationError)?.message ?? "\(error)")")
+                Terminal.sayError("\((error as? ValidationError)?.message ?? "\(error)")")
             }
         }
         return nil

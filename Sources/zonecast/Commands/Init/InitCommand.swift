@@ -113,7 +113,7 @@ struct InitCommand: AsyncParsableCommand {
         )
         files.hasConsole = answers.admin != nil
         var configuration = try ConfigurationText.complete(files.configuration, with: files.settings)
-        let staying = await files.settingsThatStay()
+        let staying = await files.differingSettings()
         if !staying.isEmpty {
             let verb = staying.count == 1 ? "stays" : "stay"
             configuration.detail += ", where \(staying.joined(separator: " and ")) \(verb). Change that there."

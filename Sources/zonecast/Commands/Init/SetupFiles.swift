@@ -25,7 +25,7 @@ struct SetupFiles: Sendable {
     /// Returns the settings of an existing configuration that differ from the requested ones.
     ///
     /// The port counts only if one was requested. Unreadable files are reported by `serve` and `config check`.
-    func settingsThatStay() async -> [String] {
+    func differingSettings() async -> [String] {
         guard let kept = try? await ConfigurationReading(flags: [:], environment: [:], file: configuration).settings
         else { return [] }
         return settings.compactMap { name, asked in

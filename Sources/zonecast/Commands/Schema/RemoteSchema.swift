@@ -78,7 +78,7 @@ struct RemoteSchema {
 
     func export(_ environment: Records.Environment, to path: String?) async throws {
         let text = String(decoding: try await send(.get, "\(environment.rawValue)/schema"), as: UTF8.self)
-        try SchemaWork.say(text, of: container, environment, to: path, json: json)
+        try LocalSchema.say(text, of: container, environment, to: path, json: json)
     }
 
     func importText(_ file: SchemaFile, applies: Bool) async throws {
@@ -96,13 +96,13 @@ struct RemoteSchema {
 
     func diff() async throws {
         let answer = try read(try await send(.get, "production/schema/difference"))
-        try SchemaWork.say(answer.changes, of: "production and development", json: json)
+        try LocalSchema.say(answer.changes, of: "production and development", json: json)
     }
 
     func diff(with file: SchemaFile) async throws {
         try file.requireValid(json: json)
         let answer = try await change("development/schema", Array(file.source.utf8), dryRun: true)
-        try SchemaWork.say(answer.changes, of: "development and \(file.name)", json: json)
+        try LocalSchema.say(answer.changes, of: "development and \(file.name)", json: json)
     }
 
     private func change(_ path: String, _ body: [UInt8], dryRun: Bool) async throws -> Answer {

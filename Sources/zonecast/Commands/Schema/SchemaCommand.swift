@@ -39,7 +39,7 @@ struct SchemaCommand: AsyncParsableCommand {
             if let remote = try management.schema(of: home.container, json: options.json) {
                 return try await remote.export(home.environment, to: output)
             }
-            try SchemaWork(home.container, options).export(home.environment, to: output)
+            try LocalSchema(home.container, options).export(home.environment, to: output)
         }
     }
 
@@ -72,7 +72,7 @@ struct SchemaCommand: AsyncParsableCommand {
             if let remote = try management.schema(of: home.container, json: options.json) {
                 return try await remote.importText(text, applies: true)
             }
-            try SchemaWork(home.container, options).importText(text, applies: true)
+            try LocalSchema(home.container, options).importText(text, applies: true)
         }
     }
 
@@ -100,7 +100,7 @@ struct SchemaCommand: AsyncParsableCommand {
                 if let remote = try management.schema(of: container, json: options.json) {
                     return try await remote.importText(text, applies: false)
                 }
-                try SchemaWork(container, options).importText(text, applies: false)
+                try LocalSchema(container, options).importText(text, applies: false)
             } else {
                 try text.requireValid(json: options.json)
                 try SchemaReport(isAccepted: true, isApplied: false, issues: text.reported).say(
@@ -130,7 +130,7 @@ struct SchemaCommand: AsyncParsableCommand {
                 guard let text else { return try await remote.diff() }
                 return try await remote.diff(with: text)
             }
-            let work = SchemaWork(container.container, options)
+            let work = LocalSchema(container.container, options)
             try text.map { try work.diff(with: $0) } ?? work.diff()
         }
     }
@@ -153,7 +153,7 @@ struct SchemaCommand: AsyncParsableCommand {
             if let remote = try management.schema(of: container.container, json: options.json) {
                 return try await remote.promote(applies: !dryRun)
             }
-            try SchemaWork(container.container, options).promote(applies: !dryRun)
+            try LocalSchema(container.container, options).promote(applies: !dryRun)
         }
     }
 
@@ -170,7 +170,7 @@ struct SchemaCommand: AsyncParsableCommand {
         var yes = false
 
         func run() throws {
-            try SchemaWork(container.container, options).reset(asks: !yes)
+            try LocalSchema(container.container, options).reset(asks: !yes)
         }
     }
 }
@@ -278,7 +278,7 @@ extension SchemaCommand {
                 try text.requireValid(json: options.json)
                 return (text.text.schema, text.name)
             }
-            let schema = try SchemaWork(container, options).schema(environment)
+            let schema = try LocalSchema(container, options).schema(environment)
             return (schema, "\(container), \(environment.rawValue)")
         }
     }

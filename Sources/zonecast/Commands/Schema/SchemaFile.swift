@@ -34,10 +34,10 @@ struct SchemaFile {
     }
 
     /// Returns the reasons that prevent the import, with positions where the elements are declared.
-    func reported(_ offences: [SchemaChange.Offence]) -> [SchemaReport.Issue] {
-        offences.map { offence in
-            let message = "\(offence.element.sentenceName) \(offence.reason)"
-            guard let position = text.positions[offence.element] else {
+    func reported(_ violations: [SchemaChange.Violation]) -> [SchemaReport.Issue] {
+        violations.map { violation in
+            let message = "\(violation.element.sentenceName) \(violation.reason)"
+            guard let position = text.positions[violation.element] else {
                 return .init(message: message, shown: "\(name): \(message)")
             }
             let issue = SchemaIssue(at: position, message)
@@ -94,7 +94,7 @@ struct SchemaReport: Encodable {
     /// Prints warnings, changes and a conclusion.
     func say(_ conclusion: String, json: Bool) throws {
         if json { return try Terminal.say(json: self) }
-        for issue in issues { Terminal.complain(issue.shown) }
+        for issue in issues { Terminal.sayError(issue.shown) }
         for change in changes { Terminal.say(change.line) }
         Terminal.tell(conclusion)
     }
@@ -127,7 +127,7 @@ struct SchemaReport: Encodable {
 
     /// Prints every issue and throws.
     func refuse(_ what: String, json: Bool) throws -> Never {
-        if json { try Terminal.say(json: self) } else { for issue in issues { Terminal.complain(issue.shown) } }
+        if json { try Terminal.say(json: self) } else { for issue in issues { Terminal.sayError(issue.shown) } }
         let count = issues.count { !$0.isWarning }
         throw CommandFailure(
             .failed,

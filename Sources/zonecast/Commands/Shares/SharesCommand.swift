@@ -41,7 +41,7 @@ struct ShareOptions: ParsableArguments {
     var json = false
 
     /// Like `share`, but finds a zone shared by another user if the user has no zone of that name.
-    mutating func anyShare() async throws -> JSONValue {
+    mutating func shareOfAnyKind() async throws -> JSONValue {
         let isOwn = try await relay.call("private/zones/list").list("zones")
             .contains { $0["zoneID"]?.text("zoneName") == zone }
         if !isOwn, owner == nil {
@@ -60,7 +60,7 @@ struct ShareOptions: ParsableArguments {
     }
 
     /// The arguments that name the share again, for suggested commands.
-    var place: String { zone.shellWord + (root.map { " --root \($0.shellWord)" } ?? "") }
+    var arguments: String { zone.shellWord + (root.map { " --root \($0.shellWord)" } ?? "") }
 
     private var zoneID: String {
         #"{"zoneName":\#(quoted(zone))\#(owner.map { #","ownerRecordName":\#(quoted($0))"# } ?? "")}"#
@@ -243,14 +243,14 @@ extension SharesCommand {
             } catch let failure as CommandFailure where failure.exit == .conflict && options.root == nil {
                 throw CommandFailure(
                     .conflict,
-                    "The zone \(options.zone) is already shared. List its participants: zonecast shares participants \(options.place)"
+                    "The zone \(options.zone) is already shared. List its participants: zonecast shares participants \(options.arguments)"
                 )
             }
             guard let share = made.first else { throw CommandFailure(.failed, "The relay returned no share.") }
             options.show(share)
             guard !options.json, publicRight == .none else { return }
-            Terminal.complain(
-                "The share has no participants yet. Invite people: zonecast shares invite \(options.place) ADDRESS …"
+            Terminal.sayError(
+                "The share has no participants yet. Invite people: zonecast shares invite \(options.arguments) ADDRESS …"
             )
         }
     }
@@ -348,7 +348,7 @@ extension SharesCommand {
 
         func run() async throws {
             var options = options
-            var share = try await options.anyShare()
+            var share = try await options.shareOfAnyKind()
             if let remove {
                 guard options.owner == nil else {
                     throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
@@ -445,14 +445,14 @@ extension SharesCommand {
 
         func run() async throws {
             var options = options
-            let share = try await options.anyShare()
+            let share = try await options.shareOfAnyKind()
             guard let returnTo else {
                 let name = quoted(share.text("recordName") ?? "")
                 _ = try await options.modify([
                     #"{"operationType":"forceDelete","record":{"recordName":\#(name)}}"#
                 ])
-                guard options.owner == nil else { return try told("left", options.zone, "left  \(options.zone)") }
-                return try told("stopped", options.zone, "stopped  everything is still in \(options.zone)")
+                guard options.owner == nil else { return try report("left", options.zone, "left  \(options.zone)") }
+                return try report("stopped", options.zone, "stopped  everything is still in \(options.zone)")
             }
             guard options.owner == nil else {
                 throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
@@ -469,11 +469,15 @@ extension SharesCommand {
                 throw CommandFailure(refusal: answer.list("records").first { $0["serverErrorCode"] != nil } ?? answer)
             }
             let moved = answer.list("records").count
-            try told("stopped", returnTo, "stopped  \(moved.of("record")) \(moved == 1 ? "is" : "are") in \(returnTo)")
+            try report(
+                "stopped",
+                returnTo,
+                "stopped  \(moved.of("record")) \(moved == 1 ? "is" : "are") in \(returnTo)"
+            )
         }
 
         /// Prints the outcome; `zone` contains the records now.
-        private func told(_ outcome: String, _ zone: String, _ line: String) throws {
+        private func report(_ outcome: String, _ zone: String, _ line: String) throws {
             guard options.json else { return Terminal.tell(line) }
             try Terminal.say(json: ["outcome": outcome, "zone": zone])
         }

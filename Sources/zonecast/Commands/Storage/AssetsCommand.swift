@@ -159,7 +159,7 @@ struct AssetsCommand: ParsableCommand {
             guard !dryRun, !before.isEmpty else {
                 return try say(before.count, before.reduce(0) { $0 + $1.bytes }, isDone: !dryRun)
             }
-            let lock = try FolderLock.forUpkeep(
+            let lock = try FolderLock.forMaintenance(
                 of: options.folder,
                 "deletes unused assets itself; the console's Assets page does so at once"
             )

@@ -173,9 +173,9 @@ extension StorageCommand {
             let compaction = StoreCompaction(file: room.file, in: options.folder)
             do {
                 if room.isStepwise, !whole {
-                    try stepwise(compaction, room)
+                    try compactInSteps(compaction, room)
                 } else {
-                    try anew(compaction, room)
+                    try rewrite(compaction, room)
                 }
             } catch let DirectoryError.unavailable(text) {
                 throw CommandFailure(
@@ -191,10 +191,10 @@ extension StorageCommand {
             return row
         }
 
-        private func stepwise(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
+        private func compactInSteps(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
             let isRunning = FolderLock.runningRelay(in: options.folder) != nil
             var begun = ContinuousClock.now
-            try compaction.giveBackStepwise { done, all in
+            try compaction.vacuumIncrementally { done, all in
                 tell(room, Double(done) / Double(max(all, 1)))
                 // Leave the relay twice the time that this step took.
                 let took = (ContinuousClock.now - begun) / .microseconds(1)
@@ -203,7 +203,7 @@ extension StorageCommand {
             }
         }
 
-        private func anew(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
+        private func rewrite(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
             let kept = room.bytes - room.freeBytes
             let free = Int64(clamping: FreeSpace.bytes(in: options.folder) ?? 0)
             guard free > kept * 2 else {
@@ -225,7 +225,7 @@ extension StorageCommand {
             // Each byte is written three times: to the copy, to the log, and to the store.
             let progress = WrittenBytes(of: kept * 3) { tell(room, $0) }
             defer { progress?.end() }
-            try compaction.writeAnew()
+            try compaction.vacuum()
         }
 
         private static let leastFree: Int64 = 65_536
@@ -323,7 +323,7 @@ extension StorageCommand {
             let summary: FolderCopy.Summary
             do throws(BackupFailure) {
                 summary = try FolderCopy.make(of: from, at: to, disk: FolderOwner.disk(to: to, besides: from)) { step in
-                    if !options.json, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(step)") }
+                    if !options.json, isatty(STDERR_FILENO) == 1 { Terminal.sayError("  \(step)") }
                 }
             } catch {
                 // The contents are removed already; only root may be able to remove the folder itself.

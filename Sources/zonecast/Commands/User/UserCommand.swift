@@ -498,26 +498,27 @@ extension UserCommand {
         @OptionGroup var options: FolderOptions
 
         func run() async throws {
-            let count = try await options.holdingDirectory { store in
+            let count = try await options.withDirectoryAsync { store in
                 let account = try UserCommand.account(email, in: store)
                 let homes = try UserCommand.homes(of: account, filter, store)
                 try store.note(AuditEntry(command: "user.export", email))
-                return try await UserVisits.during(store) { visits in
+                return try await UserSessions.during(store) { sessions in
                     var count = 0
-                    for home in homes { count += try await export(account, in: home, visits) }
+                    for home in homes { count += try await export(account, in: home, sessions) }
                     return count
                 }
             }
-            Terminal.complain("\(count) record\(count == 1 ? "" : "s") of \(email)")
+            Terminal.sayError("\(count) record\(count == 1 ? "" : "s") of \(email)")
         }
 
         /// Prints the user's records in one container; returns their number.
-        private func export(_ account: Account, in home: ContainerEnvironment, _ visits: UserVisits) async throws -> Int
+        private func export(_ account: Account, in home: ContainerEnvironment, _ sessions: UserSessions) async throws
+            -> Int
         {
-            let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+            let visit = try await UserSession(of: account, in: home, sessions, folder: options.folder)
             defer { visit.end() }
             var count = 0
-            try await UserCommand.asked {
+            try await UserCommand.translatingErrors {
                 for zone in try await visit.zones(in: "private") {
                     guard let name = zone["zoneID"]?.text("zoneName") else { continue }
                     try await visit.records(of: name) { record in
@@ -561,7 +562,7 @@ extension UserCommand {
         @OptionGroup var options: FolderOptions
 
         func run() async throws {
-            let zones = try await options.holdingDirectory { store in
+            let zones = try await options.withDirectoryAsync { store in
                 let account = try UserCommand.account(email, in: store)
                 if !yes {
                     try Terminal.confirm("This deletes all data of \(email).", byTyping: email, called: "the address")
@@ -569,12 +570,12 @@ extension UserCommand {
                 let homes = try UserCommand.homes(of: account, nil, store)
                 // A signed-in user could write to zones that are already emptied.
                 try store.setDisabled(true, of: account.id)
-                return try await UserVisits.during(store) { visits in
+                return try await UserSessions.during(store) { sessions in
                     var zones = 0
                     for home in homes {
-                        let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+                        let visit = try await UserSession(of: account, in: home, sessions, folder: options.folder)
                         defer { visit.end() }
-                        try await UserCommand.asked {
+                        try await UserCommand.translatingErrors {
                             zones += try await empty(visit)
                             try await visit.clearUserRecord()
                             // The default zone goes last: any request creates it again and counts it.
@@ -590,18 +591,18 @@ extension UserCommand {
         }
 
         /// Leaves other users' shares and deletes every zone except the default one.
-        private func empty(_ visit: UserVisit) async throws -> Int {
+        private func empty(_ visit: UserSession) async throws -> Int {
             var count = 0
             for zone in try await visit.zones(in: "shared") {
                 guard let id = zone["zoneID"] else { continue }
-                try await visit.leave(id)
+                try await visit.leaveShare(id)
                 count += 1
             }
             return count + (try await deleteZones(visit) { $0 != ZoneID.defaultName })
         }
 
         /// Deletes the user's own zones that match; returns their number.
-        private func deleteZones(_ visit: UserVisit, where isMeant: (String) -> Bool = { _ in true }) async throws
+        private func deleteZones(_ visit: UserSession, where isMeant: (String) -> Bool = { _ in true }) async throws
             -> Int
         {
             let zones = try await visit.zones(in: "private").compactMap { $0["zoneID"] }
@@ -622,7 +623,7 @@ extension UserCommand {
     }
 
     /// Translates errors of the relay and of the connection to `CommandFailure`.
-    static func asked<Value>(_ body: () async throws -> Value) async throws -> Value {
+    static func translatingErrors<Value>(_ body: () async throws -> Value) async throws -> Value {
         do {
             return try await body()
         } catch let refusal as WireConnection.Refusal {

@@ -16,7 +16,7 @@ struct SequentialCommits {
     private let request: NumberedRequest
 
     /// Sleeps for `pause` microseconds before each commit.
-    init(_ side: NoticeSide, zone: Int = 0, count: Int, pause: UInt32) throws {
+    init(_ side: NoticeTarget, zone: Int = 0, count: Int, pause: UInt32) throws {
         writer = try HTTPConnection(to: side.requests)
         self.count = count
         self.pause = pause
@@ -24,7 +24,7 @@ struct SequentialCommits {
     }
 
     /// Waits for one notice per commit.
-    func run(heardBy listeners: Listeners, number: inout Int) throws -> [Delay] {
+    func run(receivedBy listeners: Listeners, number: inout Int) throws -> [Delay] {
         var request = request
         var delays: [Delay] = []
         for _ in 0..<count {
@@ -51,14 +51,14 @@ struct SequentialCommits {
 ///
 /// A commit's delay counts from its scheduled time, so that a stalling server cannot hide delays.
 struct PacedCommits {
-    private let side: NoticeSide
+    private let side: NoticeTarget
     private let zones: Int
     private let perSecond: Int
     private let count: Int
     private let connections: [HTTPConnection]
     private let poller: Poller
 
-    init(_ side: NoticeSide, zones: Int, perSecond: Int, seconds: Double) throws {
+    init(_ side: NoticeTarget, zones: Int, perSecond: Int, seconds: Double) throws {
         self.side = side
         self.zones = zones
         self.perSecond = perSecond
@@ -71,7 +71,7 @@ struct PacedCommits {
     }
 
     /// The delay in milliseconds of each notice to each listener.
-    func run(heardBy listeners: Listeners, listenersEach each: Int) throws -> [Double] {
+    func run(receivedBy listeners: Listeners, listenersEach each: Int) throws -> [Double] {
         // Start the numbering at the clock, so that it differs from other runs.
         var number = Monotonic.nanoseconds
         var requests = (0..<min(zones, count)).map { side.commit($0) }

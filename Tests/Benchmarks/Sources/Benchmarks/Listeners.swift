@@ -229,7 +229,7 @@ final class ListenerThread {
 }
 
 /// What notice rows need from a server, relay or bare: sockets to hold and commits to make.
-struct NoticeSide {
+struct NoticeTarget {
     var server: NoticeServer
     /// Where commits are sent.
     var requests: Endpoint
@@ -240,12 +240,12 @@ struct NoticeSide {
 
 extension Relay {
     /// Listener `n` is device `n` of one user; commits go to that user's zone `one`.
-    func asOneUser() throws -> NoticeSide {
+    func asOneUser() throws -> NoticeTarget {
         try makeZones(["one"])
         try subscribe()
         let (upgrade, create) = (upgrade(), create(1, in: "one"))
         let hello = helloMaker()
-        return NoticeSide(
+        return NoticeTarget(
             server: NoticeServer(
                 listeners: endpoint,
                 upgrade: { _ in upgrade },
@@ -259,14 +259,14 @@ extension Relay {
     }
 
     /// Creates users with a zone each; every `each` consecutive listeners belong to one user.
-    func asManyUsers(_ count: Int, listenersEach each: Int) throws -> NoticeSide {
+    func asManyUsers(_ count: Int, listenersEach each: Int) throws -> NoticeTarget {
         for user in 0..<count {
             try makeZones(["zone"], as: .dev(user))
             try subscribe(as: .dev(user))
         }
         let upgrade = upgrade()
         let hello = helloMaker()
-        return NoticeSide(
+        return NoticeTarget(
             server: NoticeServer(
                 listeners: endpoint,
                 upgrade: { _ in upgrade },
@@ -284,9 +284,9 @@ extension BareProcess {
     /// Listener `n` listens to zone `n / each`.
     ///
     /// With `syncs`, a commit is on the disk before its notices are sent.
-    func asNoticeSide(listenersEach each: Int, syncs: Bool) -> NoticeSide {
+    func asNoticeTarget(listenersEach each: Int, syncs: Bool) -> NoticeTarget {
         let (listeners, requests) = (listeners, requests)
-        return NoticeSide(
+        return NoticeTarget(
             server: NoticeServer(
                 listeners: listeners,
                 upgrade: { HTTPRequest("GET", "/listen/\($0 / each)", to: listeners).bytes },

@@ -7,7 +7,7 @@ enum NoticeRows {
     static func burst(_ bench: inout Bench) throws {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
         let count = bench.scale(10_000, quick: 10_000)
-        let sides = [try relay.asOneUser(), bare.asNoticeSide(listenersEach: count, syncs: false)]
+        let sides = [try relay.asOneUser(), bare.asNoticeTarget(listenersEach: count, syncs: false)]
         let commits = bench.scale(20, quick: 5)
         var numbers = 1
         var costs: [[Double]] = [[], []]
@@ -44,7 +44,7 @@ enum NoticeRows {
     }
 
     static func burst(
-        _ side: NoticeSide,
+        _ side: NoticeTarget,
         listeners count: Int,
         commits: Int,
         number: inout Int
@@ -72,14 +72,14 @@ enum NoticeRows {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
         let zones = bench.scale(1000, quick: 1000)
         let sides = [
-            try relay.asManyUsers(zones, listenersEach: 10), bare.asNoticeSide(listenersEach: 10, syncs: true),
+            try relay.asManyUsers(zones, listenersEach: 10), bare.asNoticeTarget(listenersEach: 10, syncs: true),
         ]
         let seconds = bench.scale(8.0, quick: 4)
         var medians: [[Double]] = [[], []]
         func turn(_ side: Int) throws -> Double {
             let listeners = try Listeners(count: zones * 10, to: sides[side].server)
             let load = try PacedCommits(sides[side], zones: zones, perSecond: 200, seconds: seconds)
-            let delays = try load.run(heardBy: listeners, listenersEach: 10)
+            let delays = try load.run(receivedBy: listeners, listenersEach: 10)
             try listeners.close()
             medians[side].append(delays.median)
             return delays.quantile(0.99)
@@ -113,13 +113,13 @@ enum NoticeRows {
     /// One listener on an idle machine.
     static func latency(_ bench: inout Bench) throws {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
-        let sides = [try relay.asOneUser(), bare.asNoticeSide(listenersEach: 1, syncs: true)]
+        let sides = [try relay.asOneUser(), bare.asNoticeTarget(listenersEach: 1, syncs: true)]
         var afterAnswer: [Double] = []
         var number = 1
         func turn(_ side: Int) throws -> Double {
             let listeners = try Listeners(count: 1, threads: 1, to: sides[side].server)
             let commits = try SequentialCommits(sides[side], count: bench.scale(300, quick: 100), pause: 3000)
-            let delays = try commits.run(heardBy: listeners, number: &number)
+            let delays = try commits.run(receivedBy: listeners, number: &number)
             try listeners.close()
             if side == 0 { afterAnswer += delays.map(\.sinceAnswer) }
             return delays.map(\.sinceRequest).median
@@ -220,7 +220,7 @@ enum ConnectionRows {
     /// The memory of an idle connection, and the rate of new ones.
     static func idle(_ bench: inout Bench) throws {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
-        let sides = [try relay.asOneUser(), bare.asNoticeSide(listenersEach: 1, syncs: false)]
+        let sides = [try relay.asOneUser(), bare.asNoticeTarget(listenersEach: 1, syncs: false)]
         let count = 10_000
         var memory: [Double] = []
         func turn(_ side: Int) throws -> Double {
@@ -271,9 +271,9 @@ enum ConnectionRows {
             let others = try Listeners(count: idle - 1, to: crowd.server)
             let listener = try Listeners(count: 1, threads: 1, to: one.server)
             let commits = try SequentialCommits(one, count: bench.scale(500, quick: 200), pause: 0)
-            _ = try commits.run(heardBy: listener, number: &number)
+            _ = try commits.run(receivedBy: listener, number: &number)
             let cpu = relay.meter.cpuSeconds
-            let delays = try commits.run(heardBy: listener, number: &number)
+            let delays = try commits.run(receivedBy: listener, number: &number)
             let used = relay.meter.cpuSeconds - cpu
             try listener.close()
             try others.close()

@@ -59,7 +59,7 @@ enum Probed {
         expect: Int,
         code: String?
     ) throws -> String? {
-        let link = try Link(to: endpoint, patience: 5)
+        let link = try Link(to: endpoint, timeout: 5)
         let path = "/database/1/\(container)/development/private/\(operation)?\(credentials)"
         link.send(HTTPRequest("POST", path, to: endpoint, body: body).bytes)
         guard let answer = link.answer() else { return link.isClosed ? "closed without an answer" : "no answer" }

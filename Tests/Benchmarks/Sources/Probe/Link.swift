@@ -6,10 +6,10 @@ final class Link {
     private var buffer = ReceiveBuffer()
     private(set) var isClosed = false
 
-    /// Reads fail after `patience` seconds without a byte.
-    init(to endpoint: Endpoint, patience: Int = 2) throws {
+    /// Reads fail after `timeout` seconds without a byte.
+    init(to endpoint: Endpoint, timeout: Int = 2) throws {
         socket = try Socket.connect(to: endpoint, blocks: true)
-        socket.limitReads(seconds: patience)
+        socket.limitReads(seconds: timeout)
     }
 
     /// Ignores errors: the check may expect the peer to have closed.
@@ -99,8 +99,8 @@ final class WebSocketLink {
 
     let link: Link
 
-    init(to endpoint: Endpoint, path: String = "/__echo", patience: Int = 5) throws {
-        link = try Link(to: endpoint, patience: patience)
+    init(to endpoint: Endpoint, path: String = "/__echo", timeout: Int = 5) throws {
+        link = try Link(to: endpoint, timeout: timeout)
         link.send(HandshakeChecks.request("GET \(path) HTTP/1.1"))
         guard link.answer(hasBody: false)?.status == 101 else { throw LoadError.peer("The WebSocket was not opened.") }
     }

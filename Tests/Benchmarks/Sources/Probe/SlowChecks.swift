@@ -9,7 +9,7 @@ enum SlowChecks {
         _ send: @escaping @Sendable (Link) -> Void
     ) -> Check {
         Check(name: "deadlines: \(name)") { endpoint in
-            let link = try Link(to: endpoint, patience: 100)
+            let link = try Link(to: endpoint, timeout: 100)
             send(link)
             let start = Monotonic.nanoseconds
             link.read()
@@ -21,7 +21,7 @@ enum SlowChecks {
     /// Sends one byte per second until the peer closes the connection.
     private static func sendsSlowly(_ name: String, within seconds: Double, _ head: String) -> Check {
         Check(name: "deadlines: \(name)") { endpoint in
-            let link = try Link(to: endpoint, patience: 1)
+            let link = try Link(to: endpoint, timeout: 1)
             link.send(head)
             let start = Monotonic.nanoseconds
             while !link.isClosed, Monotonic.seconds(since: start) < seconds {
@@ -45,13 +45,13 @@ enum SlowChecks {
         sendsSlowly("a head at one byte a second", within: 17, "GET /healthz HTTP/1.1\r\nX-A: "),
         sendsSlowly("a body at one byte a second", within: 80, post + "Content-Length: 1000\r\n\r\n"),
         Check(name: "deadlines: no hello") { endpoint in
-            let socket = try WebSocketLink(to: endpoint, path: Probed.push, patience: 20)
+            let socket = try WebSocketLink(to: endpoint, path: Probed.push, timeout: 20)
             var event = socket.next()
             if case .text = event { event = socket.next() }
             return event == .close(code: 4408) ? nil : "\(event)"
         },
         Check(name: "deadlines: a socket that answers no pings") { endpoint in
-            let socket = try WebSocketLink(to: endpoint, path: Probed.push, patience: 120)
+            let socket = try WebSocketLink(to: endpoint, path: Probed.push, timeout: 120)
             socket.send(first: 0x81, NoticeChecks.hello(device: "probe-silent"))
             guard case .text = socket.next() else { return "no ready" }
             let start = Monotonic.nanoseconds
@@ -61,7 +61,7 @@ enum SlowChecks {
             return took < 110 && event != .silence ? nil : "\(event) after \(took) s"
         },
         Check(name: "deadlines: a closing handshake that the client leaves open") { endpoint in
-            let socket = try WebSocketLink(to: endpoint, patience: 8)
+            let socket = try WebSocketLink(to: endpoint, timeout: 8)
             socket.send(first: 0x83, [])
             guard socket.next() == .close(code: 1002) else { return "no close" }
             let start = Monotonic.nanoseconds

@@ -1,0 +1,182 @@
+import HTTPTypes
+import Records
+package import RelayCore
+import Wire
+
+/// Registers devices for push notifications and ends their registrations.
+final class PushService: Sendable {
+    /// The maximum number of registrations of one user in one container; another one ends the oldest.
+    static let limitPerUser = 20
+
+    private let register: any PushDeviceStore
+    private let gateway: any PushGateway
+    private let hub: NoticeHub
+    private let worker: PushWorker
+    private let workerNumber: Int
+    private let stores: any StoreCatalog
+    private let authenticator: Authenticator
+    private let time: TimeSource
+    private let random: RandomSource
+
+    init(
+        _ service: PushDependencies,
+        hub: NoticeHub,
+        authenticator: Authenticator,
+        stores: any StoreCatalog,
+        time: TimeSource,
+        random: RandomSource
+    ) {
+        register = service.register
+        gateway = service.gateway
+        self.hub = hub
+        self.stores = stores
+        self.authenticator = authenticator
+        self.time = time
+        self.random = random
+        let register = service.register
+        // Weak because the hub retains its executors.
+        worker = PushWorker(
+            gateway: service.gateway,
+            limits: hub.limits,
+            uptime: time.uptime,
+            sleep: service.sleep,
+            isConnected: { [weak hub] in hub?.isListening($0.deviceID, at: $0.address) ?? false },
+            events: PushWorker.Events(
+                ended: { [weak hub] device, connection in
+                    hub?.leave(AdmittedDevice(device), as: connection)
+                    // If the disk write fails, the next push gets the same result.
+                    try? register.removePushDevices([device.id])
+                },
+                faultChanged: { device in try? register.notePushFault(device.lastFault, of: device.id) }
+            )
+        )
+        workerNumber = hub.add(worker)
+    }
+
+    /// The relay's public key for browsers; `nil` without Web Push.
+    var webPushKey: [UInt8]? { gateway.webPushKey }
+
+    /// The number of registered devices.
+    var count: Int { worker.count }
+
+    func stop() { worker.stop() }
+
+    /// Registers the stored devices with the hub.
+    ///
+    /// Call once, before the first request.
+    ///
+    /// What they missed while the relay was down is unknown; they fetch changes when they wake.
+    func begin() throws(DirectoryError) {
+        var ended: [String] = []
+        for device in try register.pushDevices() {
+            if isStillValid(device) { try? listen(device) } else { ended.append(device.id) }
+        }
+        // The relay must also start on a full disk; the next start removes what remains.
+        try? register.removePushDevices(ended)
+    }
+
+    /// Ends the registrations of expired sessions, for which there is no revocation event.
+    func removeExpiredRegistrations() throws(DirectoryError) {
+        let ended = try register.pushDevices().filter { !isStillValid($0) }.map(\.id)
+        try register.removePushDevices(ended)
+        for id in ended { forget(id) }
+    }
+
+    /// Returns whether the credential is still valid; `true` if the directory cannot be read.
+    private func isStillValid(_ device: PushDevice) -> Bool {
+        guard let credential = device.credential else { return true }
+        return (try? authenticator.isStillValid(credential)) ?? true
+    }
+
+    // MARK: Registrations
+
+    /// Registers the caller's device and replaces an older registration of the same device.
+    func add(
+        _ target: PushTarget,
+        for authentication: Authentication,
+        in home: ContainerEnvironment
+    ) throws -> PushDevice {
+        guard let user = authentication.caller.user else { throw authentication.signInRequired }
+        if let objection = gateway.objection(to: target) { throw RelayError.badRequest(objection) }
+        var device = PushDevice(
+            id: random.hex(byteCount: 16),
+            home: home,
+            user: user,
+            deviceID: authentication.caller.deviceID,
+            session: nil,
+            apiTokenHash: [],
+            target: target,
+            registered: time.now()
+        )
+        if case .session(let session, let hash) = authentication.credential {
+            device.session = session
+            device.apiTokenHash = hash
+        }
+        for id in try register.addPushDevice(device, limit: Self.limitPerUser) { forget(id) }
+        try listen(device)
+        return device
+    }
+
+    /// Ends the registration of the caller's device, if there is one.
+    func remove(for authentication: Authentication, in home: ContainerEnvironment) throws {
+        guard let user = authentication.caller.user else { throw authentication.signInRequired }
+        let address = NoticeAddress(store: home, user: user)
+        guard let device = worker.device(authentication.caller.deviceID, at: address) else { return }
+        try register.removePushDevices([device.id])
+        forget(device.id)
+    }
+
+    private func forget(_ id: String) {
+        guard let (device, connection) = worker.remove(id) else { return }
+        hub.leave(AdmittedDevice(device), as: connection)
+    }
+
+    private func listen(_ device: PushDevice) throws(RelayError) {
+        let connection = hub.newConnectionID()
+        worker.add(device, as: connection)
+        do {
+            let revision = try hub.join(AdmittedDevice(device), as: connection, on: workerNumber)
+            let known = try stores.store(of: device.home).read { reader throws(RelayError) in
+                try reader.noticeSubscriptions(of: device.user)
+            }
+            hub.subscriptionsRead(known, of: device.address, revision: revision)
+        } catch {
+            forget(device.id)
+            throw RelayError(
+                .tryAgainLater,
+                "The relay cannot register another device of this user now.",
+                retryAfter: .seconds(60)
+            )
+        }
+    }
+}
+
+/// The dependencies of push notifications.
+package struct PushDependencies: Sendable {
+    package var gateway: any PushGateway
+    package var register: any PushDeviceStore
+    /// Sleeps by the clock of the relay's uptime.
+    package var sleep: @Sendable (Duration) async throws -> Void
+
+    package init(
+        gateway: any PushGateway,
+        register: any PushDeviceStore,
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    ) {
+        self.gateway = gateway
+        self.register = register
+        self.sleep = sleep
+    }
+}
+
+extension PushDevice {
+    /// The credential of the registration; `nil` if it cannot be revoked.
+    var credential: Credential? { session.map { .session($0, apiTokenHash: apiTokenHash) } }
+}
+
+extension AdmittedDevice {
+    /// Creates a device in addition to the device's own socket; its ID differs so that it does not replace that.
+    fileprivate init(_ device: PushDevice) {
+        self.init(address: device.address, deviceID: "push-\(device.id)", credential: device.credential)
+    }
+}

@@ -1,0 +1,84 @@
+package import Records
+
+/// The hash that identifies an asset's content: the first 20 bytes of its SHA-256.
+///
+/// A client's `fileChecksum` has 21 bytes: `0x01` and the hash. See Wire.md, "Assets".
+package struct AssetHash: Hashable, Sendable {
+    package static let byteCount = 20
+
+    package let bytes: [UInt8]
+
+    /// - Parameter bytes: The first `byteCount` bytes are used; the result is `nil` if there are fewer.
+    package init?(_ bytes: some Sequence<UInt8>) {
+        self.bytes = Array(bytes.prefix(Self.byteCount))
+        guard self.bytes.count == Self.byteCount else { return nil }
+    }
+
+    package init?(checksum: String) {
+        guard let bytes = Base64.decode(checksum), bytes.count == Self.byteCount + 1, bytes[0] == 1 else { return nil }
+        self.bytes = Array(bytes.dropFirst())
+    }
+
+    package var checksum: String { Base64.encode([1] + bytes) }
+
+    /// The file name of the asset; text from clients is never used as a file name.
+    package var hex: String { Hex.encode(bytes) }
+}
+
+/// A stored asset's file, which can be read even if the asset is removed in the meantime.
+package struct AssetFile: Hashable, Sendable {
+    package var path: String
+    package var size: Int64
+
+    package init(path: String, size: Int64) {
+        self.path = path
+        self.size = size
+    }
+}
+
+/// The assets of one container in one environment.
+///
+/// Calls block their thread, for microseconds unless stated otherwise. Safe to call from any thread.
+package protocol AssetStore: Sendable {
+    /// Starts the upload of an asset.
+    func begin() throws(RelayError) -> any AssetUpload
+    /// Returns the asset's file; `nil` if it is not stored.
+    func file(of hash: AssetHash) -> AssetFile?
+    /// Returns whether a file's content matches its hash.
+    ///
+    /// Reads the whole file the first time, without blocking the caller's thread. Throws `tryAgainLater` if the file
+    /// cannot be read.
+    func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool
+    /// Resets the asset's age, so that it is kept for as long as a receipt issued now is valid.
+    func renew(_ hash: AssetHash)
+}
+
+/// An asset upload in progress; used by one thread at a time.
+///
+/// Leaves nothing behind if it is released before `finish`.
+package protocol AssetUpload: AnyObject {
+    /// Releases file descriptors and buffers until the next piece arrives, which may take long.
+    func rest()
+    /// Appends a piece of the content.
+    func take(_ piece: [UInt8]) throws(RelayError)
+    /// Stores the asset under its hash; returns when it is durable, which may take long.
+    func finish() throws(RelayError) -> (hash: AssetHash, size: Int64)
+}
+
+/// The result of checking an asset value that a client wants to save.
+package enum ReceiptStatus: Hashable, Sendable {
+    /// It has a valid receipt for this content and size.
+    case fresh(AssetHash, size: Int64)
+    /// It has no receipt, so it is valid only if the field already contains it.
+    case unproven
+    /// Its receipt is invalid or has expired.
+    case refused
+}
+
+extension Schema {
+    /// The record types whose records can contain assets: those with an asset field, and shares, whose own fields are
+    /// in no schema.
+    package var assetTypes: Set<String> {
+        Set(types.filter { $0.value.fields.values.contains { $0.type.isAsset } }.keys).union([Share.recordType])
+    }
+}

@@ -1,0 +1,217 @@
+import NIOCore
+import NIOPosix
+import RelayAPI
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A response body of files and bytes on the way to a client.
+///
+/// A piece is returned when an earlier one has been sent, so that a slow reader can be distinguished from a stalled
+/// one, and so that the system sends files without copying them.
+final class FileSending {
+    enum Piece {
+        case file(FileRegion)
+        case bytes([UInt8])
+    }
+
+    /// Maximum bytes of a piece.
+    private static let piece = 512 * 1024
+    /// Two, so that the next piece is available when one has been sent.
+    private static let inFlightLimit = 2
+
+    private var handle: NIOFileHandle?
+    private var offset = 0
+    private var end = 0
+    private let parts: (any BodyParts)?
+    /// The number of bytes that `parts` must still provide.
+    private var remainingBytes: Int64
+    /// The number of pieces returned and not sent.
+    private var inFlight = 0
+    /// Whether the content differs from what the head announced.
+    private(set) var isBroken = false
+    /// Whether a caller is requesting pieces in a loop, so that callbacks need not.
+    var isFeeding = false
+
+    /// Returns `nil` if the file cannot be opened.
+    init?(_ response: APIResponse) {
+        parts = response.file == nil ? response.parts : nil
+        remainingBytes = parts?.length ?? 0
+        if let file = response.file, !begin(file) { return nil }
+    }
+
+    /// Returns the next piece; `nil` if too many are in flight, all were returned, or the body is broken.
+    func next() -> Piece? {
+        guard inFlight < Self.inFlightLimit, !isBroken else { return nil }
+        if offset >= end {
+            // The pieces in flight may still be read from the open file.
+            guard remainingBytes > 0, inFlight == 0 else { return nil }
+            if let bytes = nextPart() {
+                inFlight += 1
+                return .bytes(bytes)
+            }
+        }
+        guard !isBroken, offset < end, let handle else { return nil }
+        inFlight += 1
+        let upper = min(end, offset + Self.piece)
+        defer { offset = upper }
+        return .file(FileRegion(fileHandle: handle, readerIndex: offset, endIndex: upper))
+    }
+
+    /// Returns bytes, or `nil` if a file was opened or nothing more follows.
+    private func nextPart() -> [UInt8]? {
+        switch try? parts?.next() {
+        case .bytes(let bytes) where !bytes.isEmpty && bytes.count <= remainingBytes:
+            remainingBytes -= Int64(bytes.count)
+            return bytes
+        case .file(let file) where file.length > 0 && file.length <= remainingBytes && begin(file):
+            remainingBytes -= file.length
+        default: isBroken = true
+        }
+        return nil
+    }
+
+    private func begin(_ file: FileBody) -> Bool {
+        try? handle?.close()
+        handle = nil
+        let descriptor = open(file.path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        handle = NIOFileHandle(_deprecatedTakingOwnershipOfDescriptor: descriptor)
+        offset = Int(file.offset)
+        end = Int(file.offset + file.length)
+        return true
+    }
+
+    func pieceWritten() { inFlight -= 1 }
+
+    /// Whether everything has been returned and sent.
+    var isFinished: Bool { offset >= end && remainingBytes == 0 && inFlight == 0 && !isBroken }
+
+    deinit { try? handle?.close() }
+}
+
+/// Responses with files or many pieces, which are sent as the client accepts them.
+extension HTTPConnectionHandler {
+    /// Maximum number of pieces per turn of the event loop, which other connections wait for.
+    private static let piecesPerTurn = 32
+
+    /// Writes a head and then the body piece by piece; the next request waits until all is sent.
+    func stream(
+        _ response: APIResponse,
+        after head: ByteBuffer,
+        isLast: Bool,
+        on context: ChannelHandlerContext
+    ) {
+        // The file has been removed: the head announces a body that cannot be sent, so nothing is written.
+        guard let sending = FileSending(response) else { return close(context) }
+        self.sending = sending
+        direct = nil
+        isClosing = isClosing || isLast
+        stall = Stall(since: loop.now)
+        context.write(wrapOutboundOut(head), promise: nil)
+        if isSecure { return readMore(isLast: isLast, on: context) }
+        sendMore(isLast: isLast, on: context)
+    }
+
+    /// Writes pieces until enough are in flight.
+    ///
+    /// A write may complete before it returns; this loop then continues instead of the callback, so that there is no
+    /// recursion.
+    private func sendMore(isLast: Bool, on context: ChannelHandlerContext) {
+        guard let sending, !sending.isFeeding else { return }
+        sending.isFeeding = true
+        var count = 0
+        while count < Self.piecesPerTurn, self.sending === sending, let piece = sending.next() {
+            count += 1
+            write(piece, isLast: isLast, on: context)
+        }
+        sending.isFeeding = false
+        guard self.sending === sending else { return }
+        if sending.isFinished || sending.isBroken { return endSending(isLast: isLast, on: context) }
+        guard count == Self.piecesPerTurn else { return }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        context.eventLoop.execute {
+            guard let context = bound.value.context, !bound.value.isGone else { return }
+            bound.value.sendMore(isLast: isLast, on: context)
+        }
+    }
+
+    private func write(_ piece: FileSending.Piece, isLast: Bool, on context: ChannelHandlerContext) {
+        let written = context.eventLoop.makePromise(of: Void.self)
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        written.futureResult.whenComplete { result in
+            let connectionHandler = bound.value
+            connectionHandler.sending?.pieceWritten()
+            guard let context = connectionHandler.context, !connectionHandler.isGone else {
+                return connectionHandler.stopSending()
+            }
+            guard case .success = result else { return connectionHandler.close(context) }
+            // The client accepts data, if slowly.
+            connectionHandler.stall = Stall(since: connectionHandler.loop.now)
+            connectionHandler.sendMore(isLast: isLast, on: context)
+        }
+        switch piece {
+        case .file(let region): context.writeAndFlush(NIOAny(IOData.fileRegion(region)), promise: written)
+        case .bytes(let bytes):
+            context.writeAndFlush(wrapOutboundOut(context.channel.allocator.buffer(bytes: bytes)), promise: written)
+        }
+    }
+
+    /// Ends the body; if it is incomplete, closes the connection so that the client does not take it for complete.
+    private func endSending(isLast: Bool, on context: ChannelHandlerContext) {
+        let isBroken = sending?.isBroken ?? false
+        sending = nil
+        stall = nil
+        if isBroken { return close(context) }
+        if isLast { return finish(with: ByteBuffer(), on: context) }
+        context.flush()
+        pump(context)
+    }
+
+    private func stopSending() { sending = nil }
+
+    // MARK: With TLS
+
+    /// Reads a piece on a thread that may block, sends it, and reads the next one when it is sent.
+    private func readMore(isLast: Bool, on context: ChannelHandlerContext) {
+        guard let sending, let piece = sending.next() else { return endSending(isLast: isLast, on: context) }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        read(piece, on: context)
+            .flatMap { bytes -> EventLoopFuture<Void> in
+                guard let context = bound.value.context, let bytes else {
+                    return bound.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
+                }
+                return context.writeAndFlush(bound.value.wrapOutboundOut(bytes))
+            }
+            .whenComplete { result in
+                let connectionHandler = bound.value
+                connectionHandler.sending?.pieceWritten()
+                guard let context = connectionHandler.context, !connectionHandler.isGone else {
+                    return connectionHandler.stopSending()
+                }
+                guard case .success = result else { return connectionHandler.close(context) }
+                connectionHandler.stall = Stall(since: connectionHandler.loop.now)
+                connectionHandler.readMore(isLast: isLast, on: context)
+            }
+    }
+
+    /// Returns `nil` if the file is shorter than before.
+    private func read(_ piece: FileSending.Piece, on context: ChannelHandlerContext) -> EventLoopFuture<ByteBuffer?> {
+        switch piece {
+        case .file(let region):
+            let length = region.readableBytes
+            return NonBlockingFileIO(threadPool: .singleton)
+                .read(fileRegion: region, allocator: context.channel.allocator, eventLoop: context.eventLoop)
+                .map { $0.readableBytes == length ? $0 : nil }
+        case .bytes(let bytes):
+            // In another turn of the event loop, because small pieces may complete at once, which would recurse.
+            let buffer = context.channel.allocator.buffer(bytes: bytes)
+            return context.eventLoop.submit { buffer }
+        }
+    }
+}

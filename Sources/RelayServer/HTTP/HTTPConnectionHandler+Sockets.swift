@@ -1,0 +1,96 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+
+/// The upgrade of a connection from HTTP to WebSocket, or its rejection.
+extension HTTPConnectionHandler {
+    func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
+        switch WebSocketHandshake.check(plan, for: purpose) {
+        case .refused(let refusal):
+            refuseSocket(refusal, plan, context)
+        case .accepted where !isOriginAllowed(plan.request, purpose):
+            refuseSocket(WebSocketHandshake.originRefused, plan, context)
+        case .accepted(let acceptance):
+            phase = .upgraded
+            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(acceptance)), promise: nil)
+            upgrade(to: purpose, for: plan.request, context)
+        }
+    }
+
+    /// Checks a browser's origin; other clients send none.
+    private func isOriginAllowed(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
+        guard let origin = request.headers[.origin] else { return true }
+        switch purpose {
+        case .notices: return loop.services.notices?.admission.allowsUpgrade(request, origin: origin) ?? false
+        case .echo: return WebSocketHandshake.isOwn(origin: origin, host: request.headers[.hostField] ?? "")
+        }
+    }
+
+    private func refuseSocket(_ refusal: SocketRefusal, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
+        loop.services.onRefusal(refusal.refusedRequest)
+        let buffer = ResponseBytes.write(
+            refusal.answer,
+            persistence: refusal.refusedRequest.status == 426 ? .closeUpgradeRequired : .close,
+            date: loop.dateText,
+            omitsBody: plan.request.method == .head,
+            allocator: context.channel.allocator
+        )
+        finish(with: buffer, on: context)
+    }
+
+    /// Adds the socket after this handler, then removes the decoder and this handler; bytes received early are passed on to the socket.
+    private func upgrade(to purpose: SocketPurpose, for request: APIRequest, _ context: ChannelHandlerContext) {
+        let limits = loop.services.limits
+        let socket = WebSocketChannelHandler(
+            loop: loop,
+            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage,
+            isSecure: isSecure
+        )
+        loop.remove(self)
+        let pipeline = context.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(socket, position: .after(self))
+            if purpose == .notices {
+                // A slow reader's notices wait in its queue, where they can be merged, not in the channel.
+                try context.channel.syncOptions?.setOption(
+                    .writeBufferWaterMark,
+                    value: .init(low: limits.socketBuffer / 2, high: limits.socketBuffer)
+                )
+            }
+        } catch {
+            return close(context)
+        }
+        switch (purpose, loop.worker) {
+        case (.notices, let worker?): listen(request, on: socket, worker, context.channel)
+        case (.notices, nil):
+            socket.close(code: 1013, reason: "notices are not served here")
+            connectionEnded()
+        case (.echo, _):
+            socket.delegate = EchoSocket(socket: socket, rate: loop.services.socketFrames, uptime: loop.services.uptime)
+            connectionEnded()
+        }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let boundContext = NIOLoopBound(context, eventLoop: context.eventLoop)
+        pipeline.removeHandler(decoderHandler).whenComplete { _ in
+            bound.value.hasPendingRead = false
+            boundContext.value.fireChannelReadComplete()
+            boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
+            boundContext.value.channel.read()
+        }
+    }
+    /// Creates the notice connection; a connection without a serving task gets one only if admission must wait.
+    private func listen(
+        _ request: APIRequest,
+        on socket: WebSocketChannelHandler,
+        _ worker: EventLoopNoticeWorker,
+        _ channel: any Channel
+    ) {
+        guard !isServed else {
+            return deliver(.socket(NoticeSocketDelegate.make(for: request, on: socket, worker: worker)))
+        }
+        NoticeSocketDelegate.make(for: request, on: socket, worker: worker) { connection in
+            self.ready = .socket(connection)
+            self.loop.begin(serving: self, on: channel)
+        }
+    }
+}

@@ -1,0 +1,96 @@
+import GRDB
+import Records
+import Wire
+
+/// A record with its prepared row and stored fields, computed outside of the import transaction.
+struct PreparedRecord: Sendable {
+    let table: TableLayout
+    /// The row, with links as record names.
+    let row: [DatabaseValue]
+    /// The encoded fields as received, which is how they are stored.
+    let fields: [UInt8]
+
+    /// Returns `nil` for records that need more work: unknown types, and encrypted values or values in assets.
+    init?(_ record: Record, _ entry: JSONValue, _ mapping: RecordMapping) {
+        guard record.encryptedFields.isEmpty, !record.fields.values.contains(where: \.type.isAsset),
+            let table = mapping.table(forType: record.type, fields: record.fields)
+        else { return nil }
+        self.table = table
+        row = mapping.row(of: record.fields, in: table)
+        fields = entry["fields"].map { Array($0.rawBytes) } ?? FieldsJSON.empty
+    }
+}
+
+/// Inserts new records into a file through SQLite's C functions, since boxed values would cost as much again.
+///
+/// Valid within one transaction. The statements are the connection's cached ones. GRDB's observers of the tables are
+/// not notified; the caller must do that at the end.
+struct BulkInserter {
+    /// The application's tables that received rows.
+    private(set) var touched: Set<String> = []
+    private let db: Database
+    private let record: BoundStatement
+    private let change: BoundStatement
+    private var rows: [String: BoundStatement] = [:]
+
+    init(_ db: Database) throws {
+        self.db = db
+        record = try BoundStatement(
+            db,
+            """
+            INSERT OR IGNORE INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier,
+                parent, share, fields, seen, isLocked)
+            VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0)
+            """
+        )
+        change = try BoundStatement(db, "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, 1)")
+    }
+
+    /// Inserts the record's bookkeeping; returns `false` if a record of this name exists.
+    func record(_ new: Record, _ zone: KnownZone, _ entity: String, _ fields: [UInt8]) throws -> Bool {
+        record.bind(1, zone.id)
+        record.bind(2, new.id.recordName)
+        record.bind(3, entity)
+        record.bind(4, new.type)
+        record.bind(5, new.changeTag)
+        record.bind(6, new.created?.at.milliseconds)
+        record.bind(7, new.created?.by.recordName)
+        record.bind(8, new.modified?.at.milliseconds)
+        record.bind(9, new.modified?.by.recordName)
+        record.bind(10, new.parent)
+        record.bind(11, new.share)
+        record.bind(12, fields)
+        record.bind(13, zone.sweep)
+        return try record.run() > 0
+    }
+
+    /// Inserts the object's row; returns `false` if an object of this id exists.
+    mutating func row(_ table: TableLayout, _ name: String, _ values: [DatabaseValue]) throws -> Bool {
+        let statement = try statement(of: table)
+        statement.bind(1, name)
+        let inSQL = table.inSQL(values)
+        for position in inSQL.indices { statement.bind(Int32(position) + 2, inSQL[position]) }
+        guard try statement.run() > 0 else { return false }
+        try table.keepExactDates(of: values, name, db)
+        return true
+    }
+
+    private mutating func statement(of table: TableLayout) throws -> BoundStatement {
+        if let known = rows[table.name] { return known }
+        let made = try BoundStatement(db, table.sql.insertOrIgnore)
+        rows[table.name] = made
+        touched.insert(table.name)
+        return made
+    }
+
+    func change(_ transaction: Int64, _ name: String, _ entity: String) throws {
+        change.bind(1, transaction)
+        change.bind(2, name)
+        change.bind(3, entity)
+        _ = try change.run()
+    }
+
+    func forget(_ name: String, in zone: KnownZone) throws {
+        try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ? AND name = ?", arguments: [zone.id, name])
+    }
+}

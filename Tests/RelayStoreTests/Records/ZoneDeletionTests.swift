@@ -1,0 +1,131 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+@testable import RelayStore
+
+/// Deleted zones, which are remembered for clients that knew them.
+@Suite struct ZoneDeletionTests {
+    private let user = UserID("_0000000000000000000000000000000a")
+
+    private func withFile(_ body: (String) async throws -> Void) async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try await body(folder.appending(path: "store.sqlite").path)
+    }
+
+    private func ended(after change: UInt64, in store: SQLiteStore) throws -> [String] {
+        try store.read { reader throws(RelayError) in
+            try reader.endedZones(of: user, after: change).map(\.id.zoneName)
+        }
+    }
+
+    private func living(in store: SQLiteStore) throws -> [String] {
+        try store.read { reader throws(RelayError) in try reader.liveZones(of: user).map(\.id.zoneName) }
+    }
+
+    @Test func deletedZonesAreListedByTheirEndAndNotAmongTheLiving() async throws {
+        try await withFile { path in
+            let store = try SQLiteStore(.file(path: path), draw: { 7 }, onCommit: { _ in })
+            defer { store.close() }
+            let user = user
+            func end(_ name: String) async throws -> UInt64 {
+                try await store.write { writer throws(RelayError) in
+                    guard let zone = try writer.zone(ZoneID(name, owner: user)) else { throw .zoneNotFound }
+                    try writer.deleteZone(zone, by: "phone")
+                    return try writer.lastDeletion(ofZonesOf: user)
+                }
+            }
+            for name in ["A", "B", "C"] {
+                _ = try await store.write { writer throws(RelayError) in
+                    try writer.makeZone(ZoneID(name, owner: user), by: "phone")
+                }
+            }
+            #expect(try store.read { reader throws(RelayError) in try reader.lastDeletion(ofZonesOf: user) } == 0)
+            let first = try await end("B")
+            let second = try await end("A")
+            #expect(first < second)
+            #expect(try ended(after: 0, in: store) == ["B", "A"])
+            #expect(try ended(after: first, in: store) == ["A"])
+            #expect(try ended(after: second, in: store).isEmpty)
+            #expect(try living(in: store) == ["C"])
+            // A later zone of the same name exists, and the earlier one's end is still reported.
+            _ = try await store.write { writer throws(RelayError) in
+                try writer.makeZone(ZoneID("A", owner: user), by: "phone")
+            }
+            #expect(try ended(after: first, in: store) == ["A"])
+            #expect(try living(in: store) == ["C", "A"])
+        }
+    }
+
+    /// Each listing uses its own index, for any number of zones of the other kind.
+    @Test func zoneListingsUseSeparateIndexes() throws {
+        let queue = try DatabaseQueue()
+        try queue.inDatabase { try StoreLayout.file.migrate($0) }
+        func plan(_ statement: String, _ arguments: StatementArguments) throws -> [String] {
+            try queue.read { database in
+                let sql = "EXPLAIN QUERY PLAN " + statement
+                return try String.fetchAll(
+                    database,
+                    sql: sql,
+                    arguments: arguments,
+                    adapter: RangeRowAdapter(3..<4)
+                )
+            }
+        }
+        let living = try plan("SELECT * FROM zone WHERE \(SQLiteReader.living)", [2])
+        #expect(living.contains { $0.contains("zone_by_name") }, "\(living)")
+        let ended = try plan("SELECT * FROM zone WHERE id IN (\(SQLiteReader.ended))", [2, 0])
+        #expect(ended.contains { $0.contains("zone_by_end") }, "\(ended)")
+        let former = try plan("SELECT loss FROM zone_row WHERE \(SQLiteReader.endedOne)", [7, 2, "Notes"])
+        #expect(former.contains { $0.contains("zone_by_identity") }, "\(former)")
+        #expect(!(living + ended).contains { $0.contains("SCAN") }, "\(living) \(ended)")
+    }
+}
+
+/// Deleted zones stay in their database's feed for ever.
+///
+/// They must not slow down writes.
+@Suite struct DeletedZoneTests {
+    private func database(_ user: UserID) -> DatabaseAddress {
+        DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: "phone"))
+    }
+
+    /// Creates zones with these numbers, each in a write of its own, and deletes them.
+    private func makeAndEnd(_ numbers: Range<Int>, for user: UserID, in store: SQLiteStore) async throws {
+        let (database, now) = (database(user), Timestamp(milliseconds: 1))
+        var limits = Limits()
+        limits.zonesPerUser = 100
+        for start in stride(from: numbers.lowerBound, to: numbers.upperBound, by: 100) {
+            let zones = (start..<min(start + 100, numbers.upperBound)).map { ZoneID("z\($0)", owner: user) }
+            let make = ModifyZones(zones.map { .create($0) }, of: database, limits: limits, now: now)
+            let end = ModifyZones(zones.map { .delete($0) }, of: database, limits: limits, now: now)
+            for request in [make, end] {
+                let outcomes = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
+                for outcome in outcomes {
+                    if case .failed(_, let error) = outcome { Issue.record(error) }
+                }
+            }
+        }
+    }
+
+    @Test func aUserWithManyDeletedZonesCreatesZonesAsFastAsOthers() async throws {
+        let store = try SQLiteStore(.memory, draw: { UInt64.random(in: 1 ... .max) })
+        let old = UserID("_00000000000000000000000000000001")
+        try await makeAndEnd(0..<4_000, for: old, in: store)
+        let clock = ContinuousClock()
+        var (slow, quick) = (Duration.seconds(600), Duration.seconds(600))
+        // One quiet moment on a busy machine is enough: reading all zones for each creation took forty times as long.
+        for turn in 1...9 where turn == 1 || slow >= quick * 5 {
+            let numbers = (4_000 + 100 * turn)..<(4_100 + 100 * turn)
+            slow = min(slow, try await clock.measure { try await makeAndEnd(numbers, for: old, in: store) })
+            let fresh = UserID("_0000000000000000000000000000010\(turn)")
+            quick = min(quick, try await clock.measure { try await makeAndEnd(numbers, for: fresh, in: store) })
+        }
+        #expect(slow < quick * 5, "\(slow) where a new user needs \(quick)")
+    }
+}
