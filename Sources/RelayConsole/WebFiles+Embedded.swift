@@ -1486,7 +1486,7 @@ const card = (value, name) => h("div.card", null, h("b", null, value), h("span",
 export const assets = {
   id: "assets", title: "Assets",
   about: "Counts and sizes of the assets in all databases of this container. The Records page shows assets of public records.",
-  command: ({ container, environment, data }) => `assets list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `asset list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const now = await get("assets");
@@ -1529,7 +1529,7 @@ import { counted, moment } from "./format.js";
 export const audit = {
   id: "audit", title: "Audit log", key: "a",
   about: "Actions of operators, with time and subject. Never the contents of a record.",
-  command: ({ data }) => `console audit --data ${data}`,
+  command: ({ data }) => `log audit --data ${data}`,
 
   async show(body, { shell, parameters }) {
     const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "actor, action, container", "aria-label": "Search the audit log" });
@@ -1568,7 +1568,7 @@ export const audit = {
 export const operators = {
   id: "operators", title: "Operators",
   about: "Operators may use this console. They see the public database and metadata, but no private contents.",
-  command: ({ data }) => `console operators --data ${data}`,
+  command: ({ data }) => `user operator list --data ${data}`,
 
   async show(body, { shell }) {
     const { operators: rows } = await get("operators");
@@ -1697,7 +1697,7 @@ const columns = [
 export const changes = {
   id: "changes", title: "Changes", key: "c",
   about: "The live change log of a zone, including tombstones. It shows the user, time and size of each change, never the contents.",
-  command: ({ container, environment, url }) => `records changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `record changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters, signal }) {
     const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];
@@ -1993,7 +1993,7 @@ import { number, short, span } from "./format.js";
 export const devices = {
   id: "devices", title: "Devices", key: "d",
   about: "Devices connected by socket or long poll, the notices sent to them, and subscriptions.",
-  command: ({ container, environment, url }) => `watch --container ${container} --environment ${environment} --url ${url} --json`,
+  command: ({ container, environment, url }) => `zone changes --follow --container ${container} --environment ${environment} --url ${url} --json`,
 
   async show(body, { shell, signal }) {
     const now = h("div");
@@ -3068,7 +3068,7 @@ import { bytes, moment, took } from "./format.js";
 export const logs = {
   id: "logs", title: "Logs", key: "l",
   about: "Refused requests since the relay started, and all requests while this page is open: at most 2,000 (log.access: true logs all of them). Users and devices have pseudonyms. Names, tokens and contents are never logged.",
-  command: () => "logs --follow",
+  command: () => "log show --follow",
 
   async show(body, { shell, parameters, signal }) {
     const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", user: parameters.get("user") ?? "", everywhere: parameters.get("everywhere") ?? "" };
@@ -3170,7 +3170,7 @@ const card = (value, name, link) => h("div.card", null, h("b", null, value),
 export const overview = {
   id: "overview", title: "Overview", key: "o",
   about: "The state of this container and environment, and of the relay.",
-  command: ({ container, environment, data }) => `container usage ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `container show ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
     const draw = async () => {
@@ -3642,7 +3642,7 @@ function rates(view, shell, { rates: rows, hits }) {
       ["Refused", (hit) => number(hit.count), "number"],
       ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
     ], hits, "No caller was throttled in the last 24 hours.", { caption: "Throttled callers" }),
-    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast logs --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
+    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast log show --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
 }
 
 /** @type {import("./sections.js").Page} */
@@ -3694,7 +3694,7 @@ import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 export const records = {
   id: "records", title: "Records", key: "r",
   about: "Records of the public database. Only users see the contents of their private and shared databases.",
-  command: ({ container, environment, url }) => `records query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `record query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
     const { types } = await get("schema");
@@ -3792,7 +3792,7 @@ export const records = {
 
     const exportDialog = () => dialog("Export", (close) => [
       h("p", null, "Exports up to 10,000 matching records. For more, use the command ",
-        h("code", null, "zonecast records export --database public"), "."),
+        h("code", null, "zonecast record export --database public"), "."),
       h("div.actions", null,
         button("CSV", async () => {
           const { found, isAll } = await everything(10_000);
@@ -3869,7 +3869,7 @@ const NAMES = { _world: "World", _icloud: "Authenticated", _creator: "Creator" }
 export const roles = {
   id: "roles", title: "Security roles",
   about: "Permissions to create, read and write records of the public database, by type and role. Private databases belong to their users.",
-  command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `user role list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const now = await get("schema");
@@ -4200,7 +4200,7 @@ function change(title, now, choices, send) {
 export const shares = {
   id: "shares", title: "Shares", key: "h",
   about: "Shared zones and hierarchies with their participants, roles and states. Operators can edit permissions and remove participants; only owners can invite.",
-  command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `share list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell }) {
     const { shares: rows } = await get("shares");
@@ -4592,7 +4592,7 @@ export function signIn(app, open) {
     }),
     hasPasskeys() && h("p", null, button("Sign in with a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
     h("p.quiet", null, "No account yet, or password forgotten? On the relay's machine, run ",
-      h("code", null, "zonecast console link"), " and open the link that it prints."));
+      h("code", null, "zonecast user operator create"), " and open the link that it prints."));
 }
 
 /**
@@ -4784,7 +4784,7 @@ const showOnce = (text) => dialog("Copy the token now: it is shown only once", (
 export const keys = {
   id: "keys", title: "Keys", key: "k",
   about: "Servers sign requests with a server key (public database only). Issuers vouch for users who sign in elsewhere. Build machines change schemas with a management token.",
-  command: ({ container, environment, data }) => `key list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `token list --kind server --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const { keys: rows, issuers, management } = await get("keys");
@@ -4801,7 +4801,7 @@ export const keys = {
       ], rows, "No server keys yet.", { caption: "Server keys", mark: off }),
       h("h2", null, "Trusted issuers of identity tokens"),
       table([["Issuer", (one) => one.issuer, "wrap"], ["Audiences", (one) => one.audiences.join(", "), "wrap"], ["Created", (one) => moment(one.created)]],
-        issuers, "No trusted issuers. Create one: zonecast issuer add", { caption: "Issuers" }),
+        issuers, "No trusted issuers. Create one: zonecast user issuer create", { caption: "Issuers" }),
       h("h2", null, "Management tokens"),
       h("p.quiet", null, "With a management token, a build machine can change this container's schemas and nothing else: ", h("code", null, "zonecast schema promote --url …"), "."),
       h("div.bar", null, button("Create management token…", async () => { if (await newManagement()) await shell.show(); }, { id: "new-management" })),
@@ -5031,7 +5031,7 @@ function make() {
 export const zones = {
   id: "zones", title: "Zones", key: "z",
   about: "Names, sizes and positions in the change log. Only the owner and participants see the contents of a private zone.",
-  command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `zone list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
     const words = h("input", { type: "search", placeholder: "zone or user", value: parameters.get("words") ?? "", "aria-label": "Search zones" });

@@ -20,26 +20,55 @@ struct Zonecast: AsyncParsableCommand {
             Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 relay unreachable, 4 not allowed, 5 conflict.
             """,
         version: Self.version,
-        subcommands: [
-            Demo.self, Watch.self,
-            InitCommand.self, Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self,
-            IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
-            SchemaCommand.self, RoleCommand.self, PushCommand.self, BackupCommand.self, ConsoleCommand.self,
-            ConfigCommand.self, AssetsCommand.self, StorageCommand.self, BenchCommand.self, DoctorCommand.self,
-            AlertsCommand.self,
-            LogsCommand.self, LoginCommand.self, LogoutCommand.self, VersionCommand.self, CompletionsCommand.self,
-        ] + CKToolCommands.all + CKToolCommands.records
+        subcommands: [VersionCommand.self, CompletionsCommand.self] + CKToolCommands.all + CKToolCommands.records,
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Run",
+                subcommands: [Serve.self, Demo.self, DoctorCommand.self, BenchCommand.self]
+            ),
+            CommandGroup(
+                name: "Set up",
+                subcommands: [InitCommand.self, ConfigCommand.self, LoginCommand.self, LogoutCommand.self]
+            ),
+            CommandGroup(
+                name: "Data",
+                subcommands: [
+                    ContainerCommand.self, RecordCommand.self, ZoneCommand.self, ShareCommand.self, SchemaCommand.self,
+                    AssetCommand.self,
+                ]
+            ),
+            CommandGroup(name: "People", subcommands: [UserCommand.self, TokenCommand.self]),
+            CommandGroup(
+                name: "Operate",
+                subcommands: [
+                    BackupCommand.self, StorageCommand.self, PushCommand.self, AlertCommand.self, LogCommand.self,
+                ]
+            ),
+        ]
     )
 
     static let version = "0.1.0"
+
+    /// Returns the arguments with a plural noun, such as `records`, replaced by the noun.
+    static func singular(_ arguments: [String]) -> [String] {
+        var arguments = arguments
+        let index = arguments.first == "help" ? 1 : 0
+        guard arguments.indices.contains(index), arguments[index].hasSuffix("s") else { return arguments }
+        let noun = String(arguments[index].dropLast())
+        if configuration.subcommands.contains(where: { $0._commandName == noun }) { arguments[index] = noun }
+        return arguments
+    }
 }
 
 /// Runs the command and maps its outcome to an exit code for scripts.
 @main
 enum Main {
     static func main() async {
-        let (flags, arguments) = GlobalFlags.take(from: Array(CommandLine.arguments.dropFirst()))
+        let (flags, given) = GlobalFlags.take(from: Array(CommandLine.arguments.dropFirst()))
         flags.apply()
+        let words = given.first == "help" ? Array(given.dropFirst()) : given
+        if let renamed = RenamedCommand.first(in: words) { leave(CommandFailure(.usage, renamed.words), given) }
+        let arguments = Zonecast.singular(given)
         // For an unknown command, the library's help prints the root help and succeeds.
         if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
             leave(CommandFailure(.usage, mistyped.words), arguments)

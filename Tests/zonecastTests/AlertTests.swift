@@ -9,7 +9,7 @@ import Testing
     private struct Message: Decodable { var state: String, rule: String, title: String, text: String, relay: String }
 
     private func alerts(_ arguments: String..., environment: [String: String] = [:]) throws -> Command {
-        try Command.run(["alerts"] + arguments, environment: environment)
+        try Command.run(["alert"] + arguments, environment: environment)
     }
 
     /// Returns the messages about one rule: on a busy machine a relay may send others too.
@@ -82,19 +82,21 @@ import Testing
             ]
         )
         // No disk has this much free space, so the alert fires from now on.
-        #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Free disk space: "))
+        #expect(
+            try alerts("edit", "disk", "--limit", "1e20", "--data", folder.path).output.hasPrefix("Free disk space: ")
+        )
         let first = try firstMessage(collector, of: "disk")
         #expect(first.state == "firing" && first.text.contains("Free space"))
-        #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("muted until"))
+        #expect(try alerts("edit", "disk", "--mute", "1h", "--data", folder.path).output.contains("muted until"))
         struct Shown: Decodable {
             struct Row: Decodable { var id: String, isOwnLimit: Bool, mutedUntil: String? }
             var receiver: String?, alerts: [Row]
         }
-        let shown = try alerts("show", "--data", folder.path, "--json").json(Shown.self)
+        let shown = try alerts("list", "--data", folder.path, "--json").json(Shown.self)
         #expect(shown.receiver == nil && shown.alerts.count > 7)
         #expect(shown.alerts.first { $0.id == "disk" }?.isOwnLimit == true)
         #expect(shown.alerts.first { $0.id == "disk" }?.mutedUntil != nil)
-        #expect(try alerts("mute", "none", "--data", folder.path).status == 1)
+        #expect(try alerts("edit", "none", "--mute", "1h", "--data", folder.path).status == 1)
         #expect(relay.stop().status == 0)
         #expect(try messages(collector, of: "disk").count == 1)
     }
@@ -105,8 +107,8 @@ import Testing
         let book = folder.path + "/alerts.json"
         let text = #"{"limits":{"disk":5e9},"muted":{"backup-age":}}"#
         try Data(text.utf8).write(to: URL(fileURLWithPath: book))
-        for arguments in [["show"], ["limit", "disk", "1"], ["mute", "disk"]] {
-            let run = try Command.run(["alerts"] + arguments + ["--data", folder.path])
+        for arguments in [["list"], ["edit", "disk", "--limit", "1"], ["edit", "disk", "--mute", "1d"]] {
+            let run = try Command.run(["alert"] + arguments + ["--data", folder.path])
             #expect(run.status == 1 && run.errors.contains("\(book) cannot be used"), "\(run.errors)")
         }
         #expect(FileManager.default.contents(atPath: book).map { String(decoding: $0, as: UTF8.self) } == text)
@@ -123,6 +125,6 @@ import Testing
         #expect(told.contains("\(book) cannot be used: its content is invalid"), "\(told)")
 
         try FileManager.default.removeItem(atPath: book)
-        #expect(try alerts("limit", "disk", "1", "--data", folder.path).status == 0)
+        #expect(try alerts("edit", "disk", "--limit", "1GB", "--data", folder.path).status == 0)
     }
 }

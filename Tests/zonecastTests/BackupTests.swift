@@ -116,7 +116,7 @@ import Testing
             "the relay tells devices to fetch everything again"
         )
         let changes = try Command.run([
-            "records", "changes", "--zone", "Notes", "--since", early, "--json", "--container",
+            "record", "changes", "--zone", "Notes", "--since", early, "--json", "--container",
             "iCloud.org.example.backup",
             "--web-token", "dev-alice", "--url", "http://127.0.0.1:\(again.port)",
         ])
@@ -235,9 +235,9 @@ import Testing
         try makeZone(on: connection)
         try save(["with file"], fields: upload("a picture", on: connection), on: connection)
         for change in [
-            ["limit", "disk", "3e9"], ["limit", "slow-requests"], ["mute", "backup-age", "--hours", "48"],
+            ["disk", "--limit", "3e9"], ["slow-requests", "--limit", "default"], ["backup-age", "--mute", "48h"],
         ] {
-            _ = try Command.run(["alerts"] + change + ["--data", folder.path])
+            _ = try Command.run(["alert", "edit"] + change + ["--data", folder.path])
         }
         // The relay then makes no scheduled backup of its own, however long this test takes.
         #expect(try backup("create").status == 0)
@@ -256,7 +256,7 @@ import Testing
         #expect(restored.status == 0, "\(restored.errors)")
         #expect(restored.output.contains("zonecast backup schedule daily"), "\(restored.output)")
         func alerts(_ folder: String) throws -> String {
-            try Command.run(["alerts", "show", "--json", "--data", folder]).output
+            try Command.run(["alert", "list", "--json", "--data", folder]).output
         }
         #expect(try alerts(elsewhere.path).contains(#""limit":3000000000"#))
         #expect(try alerts(elsewhere.path) == alerts(folder.path))
@@ -317,7 +317,7 @@ extension BackupTests {
 
     private func verifyAssets() throws -> Command {
         let home = ["--container", "iCloud.org.example.backup", "--data", folder.path, "--json"]
-        return try Command.run(["assets", "verify"] + home)
+        return try Command.run(["asset", "verify"] + home)
     }
 
     @Test func aDamagedLiveAssetIsReplacedFromAnEarlierBackup() throws {

@@ -37,12 +37,12 @@ import Testing
             var owners: [[String: String]]
         }
         _ = try zonecast("container", "create", "iCloud.org.example.notes")
-        let usage = try zonecast("container", "usage", "iCloud.org.example.notes", "--json").json(Usage.self)
+        let usage = try zonecast("container", "show", "iCloud.org.example.notes", "--json").json(Usage.self)
         #expect(usage.users == 0 && usage.publicRecordBytes == 0 && usage.owners.isEmpty)
-        let text = try zonecast("container", "usage", "iCloud.org.example.notes", "--environment", "production")
+        let text = try zonecast("container", "show", "iCloud.org.example.notes", "--environment", "production")
         #expect(text.status == 0 && text.output.contains("public records   0 bytes"))
-        #expect(try zonecast("container", "usage", "iCloud.org.example.other").status == 1)
-        #expect(try zonecast("container", "usage", "iCloud.org.example.notes", "--users", "-1").status == 2)
+        #expect(try zonecast("container", "show", "iCloud.org.example.other").status == 1)
+        #expect(try zonecast("container", "show", "iCloud.org.example.notes", "--users", "-1").status == 2)
     }
 
     @Test func tokensRoundTrip() throws {
@@ -111,7 +111,7 @@ import Testing
         let secret = Data("a secret that is long enough for HS256".utf8)
         let file = folder.path + "/secret"
         try secret.write(to: URL(fileURLWithPath: file))
-        let add = ["issuer", "add", "--issuer", "https://id.example", "--audience", "notes"]
+        let add = ["user", "issuer", "create", "--issuer", "https://id.example", "--audience", "notes"]
         let place = ["--container", "iCloud.org.example.notes", "--data", folder.path]
         for wrong in [
             [], ["--keys-url", "http://id.example/keys"], ["--keys-url", "https://id.example", "--algorithm", "HS256"],
@@ -124,7 +124,7 @@ import Testing
         #expect(try Command.run(add + place + ["--keys-file", folder.path + "/none"]).status == 1)
         let good = ["--keys-file", file, "--algorithm", "HS256", "--claim", "email=mail", "--trust-contacts"]
         #expect(try Command.run(add + place + good).status == 0)
-        let listed = try zonecast("issuer", "list", "--json").json(List.self).issuers
+        let listed = try zonecast("user", "issuer", "list", "--json").json(List.self).issuers
         #expect(listed.map(\.algorithms) == [["HS256"]])
         #expect(listed.first?.claims == ["email": "mail"])
 
@@ -137,14 +137,14 @@ import Testing
         let claims = #"{"iss":"https://id.example","aud":"notes","sub":"7","exp":99999999999,"mail":"a@b.example"}"#
         let message = text(#"{"alg":"HS256"}"#.utf8) + "." + text(claims.utf8)
         let tag = HMAC<SHA256>.authenticationCode(for: Data(message.utf8), using: SymmetricKey(data: secret))
-        let check = ["issuer", "check", "--json"] + place
+        let check = ["user", "issuer", "check", "--json"] + place
         let person = try Command.run(check, input: message + "." + text(tag) + "\n").json(Person.self)
         #expect(person.subject == "7" && person.email == "a@b.example")
         let refused = try Command.run(check, input: message + ".AAAA\n")
         #expect(refused.status == 1)
         #expect(refused.errors.contains("Its signature was not made with a key of the issuer."))
-        #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 0)
-        #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 1)
+        #expect(try Command.run(["user", "issuer", "delete", "--issuer", "https://id.example"] + place).status == 0)
+        #expect(try Command.run(["user", "issuer", "delete", "--issuer", "https://id.example"] + place).status == 1)
     }
 
     @Test func aUsersNameAndPhoneNumberCanBeSetAndRemoved() throws {
@@ -153,14 +153,14 @@ import Testing
             var users: [Row]
         }
         let add = ["--given-name", "Ada", "--phone", "+49 30 1234567", "--password-stdin", "--data", folder.path]
-        #expect(try Command.run(["user", "add", "ada@example.org"] + add, input: "correct horse\n").status == 0)
+        #expect(try Command.run(["user", "create", "ada@example.org"] + add, input: "correct horse\n").status == 0)
         var row = try zonecast("user", "list", "--json").json(List.self).users.first
         #expect(row?.givenName == "Ada" && row?.phone == "+49301234567")
-        #expect(try zonecast("user", "profile", "ada@example.org").status == 2)
-        #expect(try zonecast("user", "profile", "ada@example.org", "--phone", "soon").status == 2)
+        #expect(try zonecast("user", "edit", "ada@example.org").status == 2)
+        #expect(try zonecast("user", "edit", "ada@example.org", "--phone", "soon").status == 2)
         _ = try zonecast(
             "user",
-            "profile",
+            "edit",
             "ada@example.org",
             "--given-name",
             "",
@@ -181,13 +181,13 @@ import Testing
         }
         _ = try zonecast("container", "create", "iCloud.org.example.notes")
         let email = "alice@example.org"
-        let added = try zonecast("user", "add", email, "--password-stdin", "--json", input: "correct horse\n")
+        let added = try zonecast("user", "create", email, "--password-stdin", "--json", input: "correct horse\n")
         #expect(try added.json([String: String].self) == ["email": email])
-        #expect(try zonecast("user", "add", email, "--password-stdin", input: "another one").status == 5)
-        #expect(try zonecast("user", "add", "b@example.org", "--password-stdin", input: "short").status == 2)
-        #expect(try zonecast("user", "add", "noaddress", "--password-stdin", input: "long enough").status == 2)
+        #expect(try zonecast("user", "create", email, "--password-stdin", input: "another one").status == 5)
+        #expect(try zonecast("user", "create", "b@example.org", "--password-stdin", input: "short").status == 2)
+        #expect(try zonecast("user", "create", "noaddress", "--password-stdin", input: "long enough").status == 2)
         // Without a terminal and without --password-stdin the command must not hang.
-        #expect(try zonecast("user", "add", "b@example.org").status == 2)
+        #expect(try zonecast("user", "create", "b@example.org").status == 2)
 
         let signIn = ["user", "sign-in", email, "--json", "--data", folder.path] + home
         let first = try Command.run(signIn).json(SignIn.self)
@@ -208,20 +208,20 @@ import Testing
         _ = try zonecast("container", "create", "iCloud.org.example.notes")
         let file = folder.path + "/key.pem"
         try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
-        let add = ["key", "add", "--public-key", file, "--json", "--data", folder.path] + home
+        let add = ["token", "create", "--kind", "server", "--public-key", file, "--json", "--data", folder.path] + home
         let first = try Command.run(add).json([String: String].self)
         let old = try #require(first["keyID"])
         #expect(old.count == 64)
-        #expect(try zonecast("key", "list", "--json").output.contains(old))
+        #expect(try zonecast("token", "list", "--kind", "server", "--json").output.contains(old))
         // A rotated key belongs to the same user.
         try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
-        let second = try zonecast("token", "server-key", "rotate", old, "--public-key", file, "--json")
+        let second = try zonecast("token", "rotate", "--kind", "server", old, "--public-key", file, "--json")
             .json([String: String].self)
         let keyID = try #require(second["keyID"])
         #expect(keyID != old && second["userRecordName"] == first["userRecordName"])
-        #expect(try zonecast("key", "rotate", old, "--public-key", file).status == 1)
-        #expect(try zonecast("key", "revoke", keyID).status == 0)
-        #expect(try zonecast("key", "revoke", "none").status == 1)
+        #expect(try zonecast("token", "rotate", "--kind", "server", old, "--public-key", file).status == 1)
+        #expect(try zonecast("token", "revoke", "--kind", "server", keyID).status == 0)
+        #expect(try zonecast("token", "revoke", "--kind", "server", "none").status == 1)
         try "no key".write(toFile: file, atomically: true, encoding: .utf8)
         let refused = try Command.run(add)
         #expect(refused.status == 2)

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import zonecast
@@ -11,24 +12,21 @@ import Testing
 /// folders) are for later versions.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
-        "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",
-        "container create", "container delete", "container usage", "container quota", "schema export", "schema import",
-        "schema validate", "schema diff",
-        "schema promote", "schema reset", "schema codegen", "records query", "records get", "records create",
-        "records update", "records delete", "records delete-many", "records changes", "records import",
-        "records export", "zones list", "zones create", "zones delete", "zones changes", "shares list", "shares create",
-        "shares invite", "shares accept", "shares participants", "shares permission", "shares stop", "watch",
-        "user add",
-        "user list", "user show", "user password", "user disable", "user delete", "user export", "user quota",
-        "token api create", "token api list", "token api revoke", "token api rotate", "token server-key list",
-        "token server-key revoke", "token server-key rotate",
-        "token management create", "token management list", "token management rotate",
-        "token management revoke", "token session sessions", "login", "logout", "push apns set",
-        "push fcm set",
-        "push webpush set",
-        "push unifiedpush set", "push apns test", "push webpush show", "assets list", "assets verify", "assets gc",
-        "backup create", "backup list", "backup verify", "backup restore", "backup schedule", "storage info",
-        "storage copy", "storage compact", "alerts show", "logs", "version", "completions",
+        "serve", "demo", "doctor", "bench", "init", "config show", "config check", "config reference", "login",
+        "logout",
+        "container create", "container list", "container show", "container delete", "container quota",
+        "record query", "record show", "record create", "record edit", "record delete", "record changes",
+        "record import", "record export", "zone create", "zone list", "zone delete", "zone changes",
+        "share create", "share list", "share show", "share invite", "share accept", "share permission", "share stop",
+        "schema export", "schema import", "schema validate", "schema diff", "schema promote", "schema reset",
+        "schema codegen", "asset list", "asset verify", "asset clean", "user create", "user list", "user show",
+        "user edit", "user disable", "user delete", "user export", "user password", "user sign-in", "user role grant",
+        "user role list", "user role revoke", "user operator create", "user operator list", "user operator password",
+        "user operator delete", "user issuer create", "user issuer list", "user issuer delete", "user issuer check",
+        "token create", "token list", "token rotate", "token revoke", "backup create", "backup list", "backup verify",
+        "backup restore", "backup schedule", "storage show", "storage copy", "storage compact", "push show",
+        "push list", "push set apns", "push set fcm", "push set webpush", "push set unifiedpush", "push test",
+        "push delete", "alert list", "alert edit", "alert test", "log show", "log audit", "version", "completions",
         "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
         "export-schema", "import-schema", "validate-schema", "reset-schema",
     ]
@@ -40,19 +38,45 @@ import Testing
         }
     }
 
-    /// Under `token`, `create` works for every kind of token.
-    @Test(arguments: [
-        ("token server-key create", "token server-key add"), ("token session create", "token session sign-in"),
-    ])
-    func createMakesEveryKindOfToken(other: String, name: String) {
-        let help = HelpText.of(other.split(separator: " ").map(String.init))
-        #expect(help?.contains("USAGE: zonecast \(name)") == true)
-        #expect(MistypedCommand.first(in: other.split(separator: " ").map(String.init)) == nil)
+    @Test func pluralNounsAreAccepted() {
+        for noun in ["container", "record", "zone", "share", "asset", "user", "token", "backup", "alert", "log"] {
+            #expect(Zonecast.singular(["\(noun)s", "list"]) == [noun, "list"])
+            #expect(Zonecast.singular(["help", "\(noun)s"]) == ["help", noun])
+        }
+        #expect(Zonecast.singular(["users"]) == ["user"] && Zonecast.singular(["status", "s"]) == ["status", "s"])
+    }
+
+    /// Every old spelling names a command that exists, and no command of today counts as renamed.
+    @Test func oldSpellingsNameTheNewCommand() throws {
+        for new in RenamedCommand.names.values {
+            let words = new.split(separator: " ").map(String.init).prefix {
+                !$0.hasPrefix("-") && $0.lowercased() == $0
+            }
+            #expect(HelpText.of(Array(words)) != nil, "\(new)")
+        }
+        for command in Self.tree {
+            #expect(RenamedCommand.first(in: command.split(separator: " ").map(String.init)) == nil, "\(command)")
+        }
+        for (old, new) in [
+            (["user", "add", "ada@example.org"], "zonecast user create"), (["logs"], "zonecast log show"),
+            (["key", "add", "--container", "a"], "zonecast token create --kind server"),
+            (["records", "get", "x"], "zonecast record show"),
+        ] {
+            let run = try Command.run(old)
+            #expect(run.status == 2 && run.errors.contains("is now: \(new)."), "\(run.errors)")
+        }
+    }
+
+    /// A user is created without signing in: the output has no credential.
+    @Test func creatingAUserPrintsNoCredential() throws {
+        let folder = ScratchFolder()
+        let add = ["user", "create", "ada@example.org", "--password-stdin", "--data", folder.path]
+        #expect(try Command.run(add, input: "correct horse\n").output == "created  ada@example.org\n")
     }
 
     /// Every command with output has `--json`.
     @Test func everyCommandHasJSONOutput() {
-        let without = ["serve", "completions", "logs", "logout"]
+        let without = ["serve", "completions", "log show", "logout"]
         for command in Self.tree where !without.contains(command) {
             let isTool = command.hasSuffix("-records") || command.hasSuffix("-record")
             let help = HelpText.of(command.split(separator: " ").map(String.init))
@@ -71,7 +95,7 @@ import Testing
 
     /// The program prints help to standard output and reports wrong usage with exit code 2.
     @Test func wrongUsageExitsWith2() throws {
-        for words in [["serve"], ["records", "query"], ["token", "api", "create"]] {
+        for words in [["serve"], ["record", "query"], ["token", "create"]] {
             let help = try Command.run(words + ["--help"])
             #expect(help.status == 0 && help.output.contains("USAGE: zonecast \(words.joined(separator: " "))"))
             let wrong = try Command.run(words + ["--no-such-option"])

@@ -37,13 +37,13 @@ import Testing
         let usage = try Command.run(["user", "list", "--nothing"] + data)
         #expect(try usage.status == 2 && usage.json(Refusal.self).error.code == "USAGE")
         let place = ["--url", "http://127.0.0.1:9", "--container", container, "--json"]
-        let away = try Command.run(["zones", "list"] + place)
+        let away = try Command.run(["zone", "list"] + place)
         #expect(try away.status == 3 && away.json(Refusal.self).error.code == "UNREACHABLE")
         let relay = try RelayProcess(folder: folder.path)
         let here = [
             "--url", "http://127.0.0.1:\(relay.port)", "--container", container, "--web-token", "dev-a", "--json",
         ]
-        let zone = try Command.run(["records", "changes", "--zone", "None"] + here)
+        let zone = try Command.run(["record", "changes", "--zone", "None"] + here)
         #expect(try zone.status == 1 && zone.json(Refusal.self).error.code == "ZONE_NOT_FOUND", "\(zone.output)")
         #expect(relay.stop().status == 0)
     }
@@ -54,7 +54,7 @@ import Testing
         try "# One's own.\ndata: '\(folder.path)' # there\n".write(toFile: file, atomically: true, encoding: .utf8)
         let settings = ["ZONECAST_CONFIG": file]
         let added = try Command.run(
-            ["user", "add", "ada@example.org", "--password-stdin"],
+            ["user", "create", "ada@example.org", "--password-stdin"],
             input: "long enough",
             environment: settings
         )
@@ -72,9 +72,9 @@ import Testing
         let arguments = ["login", "--url", "http://127.0.0.1:\(relay.port)", "--container", container]
         let login = try Command.run(arguments, input: "dev-ada\n", environment: place)
         #expect(login.status == 0, "\(login.errors)")
-        let zones = try Command.run(["zones", "list"], environment: place)
+        let zones = try Command.run(["zone", "list"], environment: place)
         #expect(zones.status == 0 && zones.output.contains("_defaultZone"), "\(zones.errors)")
-        let nowhere = try Command.run(["zones", "list"], environment: ["XDG_CONFIG_HOME": folder.path + "/none"])
+        let nowhere = try Command.run(["zone", "list"], environment: ["XDG_CONFIG_HOME": folder.path + "/none"])
         #expect(nowhere.status == 2 && nowhere.errors.contains("--container"))
         #expect(relay.stop().status == 0)
     }
@@ -101,7 +101,7 @@ import Testing
         let data = ["--data", folder.path]
         #expect(try Command.run(["container", "create", container] + data).status == 0)
         for url in ["foo", "ftp://example.org", "https://"] {
-            let link = try Command.run(["console", "link", "--url", url] + data)
+            let link = try Command.run(["user", "operator", "create", "--url", url] + data)
             #expect(link.status == 2 && link.output.isEmpty && link.errors.contains("is not an address"))
         }
         for name in ["", "a\nb"] {
@@ -110,7 +110,7 @@ import Testing
             #expect(login.status == 2, "\(login.errors)")
         }
         let issuer = [
-            "issuer", "add", "--container", container, "--issuer", "i", "--audience", "a", "--keys-url",
+            "user", "issuer", "create", "--container", container, "--issuer", "i", "--audience", "a", "--keys-url",
             "https://h:99999/",
         ]
         #expect(try Command.run(issuer + data).status == 2)
@@ -128,7 +128,7 @@ import Testing
             withIntermediateDirectories: true
         )
         let run = try Command.run(
-            ["zones", "list", "--container", container, "--profile", "home"],
+            ["zone", "list", "--container", container, "--profile", "home"],
             environment: ["XDG_CONFIG_HOME": folder.path]
         )
         #expect(run.status == 1 && run.errors.contains("is not a readable profile file"), "\(run.errors)")
@@ -142,7 +142,10 @@ import Testing
             "zonecast: \"conteiner\" is not a command of zonecast. Did you mean: zonecast container?"
         ),
         (["xylophone"], "zonecast: \"xylophone\" is not a command of zonecast. For all commands: zonecast --help"),
-        (["token", "api", "revok", "x"], "zonecast: \"revok\" is not a command of zonecast token api."),
+        (
+            ["token", "revok", "x"],
+            "zonecast: \"revok\" is not a command of zonecast token. Did you mean: zonecast token revoke?"
+        ),
     ])
     func aMistypedCommandIsReportedWithASuggestion(arguments: [String], words: String) throws {
         let run = try Command.run(arguments)
@@ -162,7 +165,8 @@ import Testing
     @Test(arguments: [
         (["serve", "--data", "/proc/none"], 1), (["container", "create", "iCloud.a.b", "--data", "/proc/none"], 1),
         (["init", "--yes", "--domain", "a.example", "--files", "/proc/none"], 1),
-        (["login", "--url", "http://127.0.0.1:1", "--container", "iCloud.a.b"], 2), (["logs", "--file", "/none"], 1),
+        (["login", "--url", "http://127.0.0.1:1", "--container", "iCloud.a.b"], 2),
+        (["log", "show", "--file", "/none"], 1),
     ])
     func systemErrorsAreReportedInOneSentence(arguments: [String], status: Int) throws {
         let run = try Command.run(arguments, environment: ["ZONECAST_DATA": folder.path])

@@ -41,7 +41,7 @@ import Testing
         let garbage = Data(String(repeating: "garbage ", count: 1_000).utf8)
         try garbage.write(to: URL(fileURLWithPath: "\(place)/development.sqlite"))
         let container = ["--container", "iCloud.a.b", "--data", folder.path]
-        let looks = [["schema", "export"] + container, ["storage", "info", "--data", folder.path]]
+        let looks = [["schema", "export"] + container, ["storage", "show", "--data", folder.path]]
         for look in looks { try expectDamage("\(place)/development.sqlite", told: look) }
         for ending in ["-wal", "-shm"] { unlink("\(folder.path)/relay.sqlite\(ending)") }
         try garbage.write(to: URL(fileURLWithPath: "\(folder.path)/relay.sqlite"))
@@ -194,7 +194,7 @@ import Testing
     func marksBeforeInput() throws {
         let mark = "\u{FEFF}"
         let data = ["--data", folder.path]
-        let add = ["user", "add", "ada@example.org", "--password-stdin"]
+        let add = ["user", "create", "ada@example.org", "--password-stdin"]
         #expect(try Command.run(add + data, input: mark + "correct horse\r\n").status == 0)
         #expect(try Command.run(["container", "create", "iCloud.org.example.notes"] + data).status == 0)
         let store = try AccountStore(folder: folder.path)
@@ -204,7 +204,8 @@ import Testing
         let pem = P256.Signing.PrivateKey().publicKey.pemRepresentation
         let key = try Command.run(
             [
-                "key", "add", "--container", "iCloud.org.example.notes", "--environment", "development", "--public-key",
+                "token", "create", "--kind", "server", "--container", "iCloud.org.example.notes", "--environment",
+                "development", "--public-key",
                 "-",
             ] + data,
             input: mark + pem
@@ -215,7 +216,7 @@ import Testing
         #expect(try Command.run(["config", "check", metrics]).status == 0)
         let p8 = try file("key.p8", mark + P256.Signing.PrivateKey().pemRepresentation)
         let apns = [
-            "push", "apns", "set", "--key-file", p8, "--key-id", "ABCDEFGHIJ", "--team-id", "0123456789", "--topics",
+            "push", "set", "apns", "--key-file", p8, "--key-id", "ABCDEFGHIJ", "--team-id", "0123456789", "--topics",
             "a.b",
             "--config", metrics,
         ]
@@ -230,7 +231,7 @@ import Testing
 
     @Test func aFaultFoundByAnEditNamesTheFile() throws {
         let path = try file("zc.yaml", "listen: nowhere\n")
-        let set = ["push", "webpush", "set", "--contact", "mailto:ada@example.org", "--config", path]
+        let set = ["push", "set", "webpush", "--contact", "mailto:ada@example.org", "--config", path]
         let run = try Command.run(set)
         #expect(run.status == 2)
         #expect(run.errors.contains("zc.yaml line 1, listen"), "\(run.errors)")
@@ -248,7 +249,7 @@ import Testing
 
     @Test func unmutingAnAlertReportsNoEnd() throws {
         try makeContainer()
-        let run = try Command.run(["alerts", "mute", "disk", "--hours", "0", "--json", "--data", folder.path])
+        let run = try Command.run(["alert", "edit", "disk", "--mute", "0", "--json", "--data", folder.path])
         #expect(run.output == "{\"mutedUntil\":null}\n", "\(run.output)")
     }
 
@@ -265,10 +266,13 @@ import Testing
             #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", place]).status == 0)
         }
         let settings = ["ZONECAST_DATA": folder.path, "ZONECAST_PUBLIC_URL": "https://sync.example.org/"]
-        let link = try Command.run(["console", "link"], environment: settings)
+        let link = try Command.run(["user", "operator", "create"], environment: settings)
         #expect(link.output.hasPrefix("https://sync.example.org/console/#setup="), "\(link.output)")
         // The settings are for another data folder.
-        let other = try Command.run(["console", "link", "--data", folder.path + "/2"], environment: settings)
+        let other = try Command.run(
+            ["user", "operator", "create", "--data", folder.path + "/2"],
+            environment: settings
+        )
         #expect(other.output.hasPrefix("http://127.0.0.1:8080/console/#setup="), "\(other.output)")
         #expect(ConsoleLink.address("http://0.0.0.0:80", "K7Q2") == "http://127.0.0.1:80/console/#setup=K7Q2")
         #expect(ConsoleLink.address("http://[::]:80", "K7Q2") == "http://[::1]:80/console/#setup=K7Q2")
@@ -279,7 +283,7 @@ import Testing
         let page = try relay.connect().send("GET", "/console/")
         #expect(page.status == 404)
         #expect(String(decoding: page.body, as: UTF8.self).contains("is disabled. Its operator enables it"))
-        let link = ["console", "link", "--data", folder.path]
+        let link = ["user", "operator", "create", "--data", folder.path]
         #expect(try Command.run(link).errors.contains("does not serve its console"))
         #expect(relay.stop().status == 0)
         #expect(try Command.run(link).errors.contains("ZONECAST_CONSOLE=true zonecast serve --data \(folder.path)"))

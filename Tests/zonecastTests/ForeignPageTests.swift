@@ -43,7 +43,7 @@ import Testing
 
     @Test func theConsoleRefusesPagesOfOtherSites() throws {
         let relay = try RelayProcess(folder: folder.path)
-        let made = try Command.run(["console", "link", "--json", "--data", folder.path])
+        let made = try Command.run(["user", "operator", "create", "--json", "--data", folder.path])
         struct Link: Decodable { var code: String }
         let code = try made.json(Link.self).code
         let connection = try relay.connect()

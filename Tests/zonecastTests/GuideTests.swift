@@ -150,7 +150,7 @@ import Testing
         """
     private static let people = """
         printf 'correct horse\\n' > password
-        for name in ada bob; do zonecast user add $name@example.org --password-stdin < password > /dev/null; done
+        for name in ada bob; do zonecast user create $name@example.org --password-stdin < password > /dev/null; done
         """
 
     private static let operating = GuideRun(
@@ -161,7 +161,7 @@ import Testing
             export ZONECAST_DATA="$PWD/data" ZONECAST_WEB_TOKEN=dev-ada
             printf 'correct horse\\n' > password
             \(serve)
-            zonecast records create Note title=x --container \(container) > /dev/null
+            zonecast record create Note title=x --container \(container) > /dev/null
             kill $relay; wait $relay
             """,
         names: [
@@ -169,23 +169,23 @@ import Testing
             ("/srv/zonecast", "\"$PWD/copy\""), ("--user ada@example.org", "--user dev-ada"),
             ("--key-id …", "--key-id ABCDE12345"), ("--team-id …", "--team-id ABCDE12345"),
             ("--topics …", "--topics org.example.notes"), ("http://127.0.0.1:8080", "$ZONECAST_URL"),
-            ("zonecast watch", "timeout 3 zonecast watch"),
+            ("zonecast zone changes --follow", "timeout 3 zonecast zone changes --follow"),
             (
                 "4f02f7aa-fbb5-4cf8-ae8e-4dd463793841",
                 "$(grep -o 'request=[^ ]* status=200' relay.log | cut -c9-44 | head -1)"
             ),
         ],
         before: [
-            ("zonecast user add", serve),
+            ("zonecast user create", serve),
             ("zonecast push apns", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"),
         ],
         appended: [
-            ("zonecast logs --errors", " < relay.log"),
-            ("zonecast logs", " < relay.log | grep -q 'status=200'"),
-            ("zonecast user add", " --password-stdin < password"),
+            ("zonecast log show --errors", " < relay.log"),
+            ("zonecast log show", " < relay.log | grep -q 'status=200'"),
+            ("zonecast user create", " --password-stdin < password"),
             ("zonecast user delete", " --yes"),
             // `watch` runs until it is stopped.
-            ("zonecast watch", " || [ $? -eq 124 ]"),
+            ("zonecast zone changes --follow", " || [ $? -eq 124 ]"),
         ]
     )
 
@@ -194,8 +194,8 @@ import Testing
         setup: """
             export ZONECAST_DATA="$PWD/data" ZONECAST_WEB_TOKEN=dev-alice
             \(serve)
-            zonecast zones create Notes --container \(container)
-            zonecast records create Note title=x --zone Notes --container \(container)
+            zonecast zone create Notes --container \(container)
+            zonecast record create Note title=x --zone Notes --container \(container)
             \(people)
             printf 'no token\\n' > token
             """,
@@ -208,20 +208,23 @@ import Testing
             ("zonecast schema import", "sed -i '1a\\    CREATE ROLE moderator;' schema.ckdb"),
             (
                 "zonecast schema diff",
-                "export ZONECAST_MANAGEMENT_TOKEN=$(zonecast token management create --quiet --container \(container))"
+                "export ZONECAST_MANAGEMENT_TOKEN=$(zonecast token create --kind management --quiet --container \(container))"
             ),
-            ("zonecast role give", "bob=$(zonecast user sign-in ada@example.org --quiet --container \(container))"),
             (
-                "zonecast shares accept",
+                "zonecast user role grant",
+                "bob=$(zonecast user sign-in ada@example.org --quiet --container \(container))"
+            ),
+            (
+                "zonecast share accept",
                 "export ZONECAST_WEB_TOKEN=$(zonecast user sign-in bob@example.org --quiet --container \(container))"
-            ), ("zonecast shares permission", "export ZONECAST_WEB_TOKEN=dev-alice"),
+            ), ("zonecast share permission", "export ZONECAST_WEB_TOKEN=dev-alice"),
         ],
         appended: [
             ("zonecast schema export", " --container \(container) > schema.ckdb"),
             ("zonecast schema codegen --file", ""),
-            ("zonecast shares invite", " --container \(container) | tee invitation"),
+            ("zonecast share invite", " --container \(container) | tee invitation"),
             // The token is invalid, so the check exits with 1.
-            ("zonecast issuer check", " --container \(container) || [ $? -eq 1 ]"),
+            ("zonecast user issuer check", " --container \(container) || [ $? -eq 1 ]"),
             ("zonecast", " --container \(container)"),
         ],
         skipped: [("curl", "it needs an identity token of an external issuer")]

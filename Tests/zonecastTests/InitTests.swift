@@ -59,7 +59,7 @@ import Testing
         #expect(try text("proxy/nginx.conf").contains("proxy_pass http://127.0.0.1:18080;"))
         for name in ["proxy/Caddyfile", "proxy/haproxy.cfg", "zonecast.service"] { #expect(try !text(name).isEmpty) }
         // The password opens the console for the admin before the relay has ever run.
-        let operators = try Command.run(["console", "operators", "--data", data])
+        let operators = try Command.run(["user", "operator", "list", "--data", data])
         #expect(operators.output.contains("ada@example.org"))
         let relay = try RelayProcess(folder: data, ["--config", files + "/zonecast.yaml"])
         #expect(try relay.connect().send("GET", "/readyz").status == 200)
@@ -95,7 +95,7 @@ import Testing
         ])
         #expect(
             try steps.json(Answer.self).next.contains(
-                "zonecast console link --url https://a.example --data \(folder.path)/d2"
+                "zonecast user operator create --url https://a.example --data \(folder.path)/d2"
             )
         )
         let third = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org", "--json")

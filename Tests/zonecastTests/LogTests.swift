@@ -119,7 +119,7 @@ import Testing
         try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: stub)
         let process = ChildProcess()
         process.executableURL = Command.program
-        process.arguments = ["logs", "--errors"]
+        process.arguments = ["log", "show", "--errors"]
         process.environment = Command.cleanEnvironment(adding: ["PATH": "\(folder.path):/usr/bin:/bin"])
         let (input, output) = (Pipe(), Pipe())
         process.standardInput = hasNoInput ? FileHandle.nullDevice : input
@@ -152,13 +152,13 @@ import Testing
         try text.write(toFile: log, atomically: true, encoding: .utf8)
         for (count, first) in [("2", 3), ("5", 0), ("9", 0)] {
             let expected = text.split(separator: "\n").dropFirst(first).map { $0 + "\n" }.joined()
-            #expect(try Command.run(["logs", "--file", log, "--lines", count]).output == expected)
-            #expect(try Command.run(["logs", "--lines", count], input: text).output == expected)
+            #expect(try Command.run(["log", "show", "--file", log, "--lines", count]).output == expected)
+            #expect(try Command.run(["log", "show", "--lines", count], input: text).output == expected)
         }
-        #expect(try Command.run(["logs", "--file", log]).output == text)
+        #expect(try Command.run(["log", "show", "--file", log]).output == text)
         // The last line has no line ending.
         try String(text.dropLast()).write(toFile: log, atomically: true, encoding: .utf8)
-        #expect(try Command.run(["logs", "--file", log]).output == text)
+        #expect(try Command.run(["log", "show", "--file", log]).output == text)
     }
 
     @Test(arguments: [

@@ -26,13 +26,15 @@ import Testing
     }
 
     private func token(_ arguments: String...) throws -> Command {
-        try Command.run(["token", "management"] + arguments + ["--data", folder.path, "--json"])
+        try Command.run(["token"] + arguments + ["--kind", "management", "--data", folder.path, "--json"])
     }
 
     private func create(_ container: String = container, _ more: String...) throws -> Made {
         let made = try Command.run(["container", "create", container, "--data", folder.path])
         #expect([0, 5].contains(made.status))
-        let arguments = ["token", "management", "create", "--container", container, "--data", folder.path, "--json"]
+        let arguments = [
+            "token", "create", "--kind", "management", "--container", container, "--data", folder.path, "--json",
+        ]
         return try Command.run(arguments + more).json(Made.self)
     }
 
@@ -47,7 +49,7 @@ import Testing
     }
 
     @Test func aSchemaIsImportedComparedAndPromotedRemotely() throws {
-        let made = try create(Self.container, "--name", "build machine", "--days", "90")
+        let made = try create(Self.container, "--name", "build machine", "--expires", "90d")
         #expect(made.managementToken.count == 64 && made.expires != nil)
         // The relay has neither dev nor a console: the token is enough.
         let relay = try RelayProcess(folder: folder.path, [])
@@ -82,7 +84,7 @@ import Testing
             let output = String(decoding: answer.body, as: UTF8.self)
             #expect(answer.status == status && output.contains("\"isAllowed\":false"), "\(output)")
         }
-        let audit = try Command.run(["console", "audit", "--data", folder.path])
+        let audit = try Command.run(["log", "audit", "--data", folder.path])
         #expect(audit.output.contains("token build machine") && audit.output.contains("schema.promote"))
         // cktool's verbs and its --token work too.
         let tool = try Command.run([
@@ -131,7 +133,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, ["--dev"])
         for wrong in [other.managementToken, "nonsense", String(repeating: "0", count: 64)] {
             let refused = try schema(relay, wrong, "export")
-            #expect(refused.status == 4 && refused.errors.contains("zonecast token management create"))
+            #expect(refused.status == 4 && refused.errors.contains("zonecast token create --kind management"))
         }
         #expect(try schema(relay, "", "export").status == 2)
         let connection = try relay.connect()

@@ -31,8 +31,8 @@ import Testing
         try Data(own.utf8).write(to: URL(fileURLWithPath: file))
         chmod(file, 0o640)
         let set = try push(
-            "apns",
             "set",
+            "apns",
             "--key-file",
             key,
             "--key-id",
@@ -43,7 +43,7 @@ import Testing
             "org.example.notes,org.example.more"
         )
         #expect(set.status == 0, "\(set.errors)")
-        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        #expect(try push("set", "webpush", "--contact", "mailto:new@example.org").status == 0)
         let now = try text()
         #expect(now.hasPrefix("# mine\nlisten: 127.0.0.1:8080   # here\npush:\n  contact: mailto:new@example.org\n"))
         #expect(now.contains("log.level: debug\n") && !now.contains("org.example.old"))
@@ -52,9 +52,9 @@ import Testing
 
         let made = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
         #expect(made.status == 0)
-        let shown = try Command.run(["push", "apns", "show", "--config", file, "--data", folder.path]).output
+        let shown = try Command.run(["push", "show", "--config", file, "--data", folder.path]).output
         #expect(shown.contains("for org.example.notes, org.example.more") && shown.contains("mailto:new@example.org"))
-        #expect(try push("apns", "set", "--off").status == 0)
+        #expect(try push("set", "apns", "--off").status == 0)
         #expect(try !text().contains("apns"))
     }
 
@@ -64,8 +64,8 @@ import Testing
         try Data("push:\n  contact: mailto:old@example.org  # who\n  hosts: ntfy.sh\n".utf8).write(
             to: URL(fileURLWithPath: file)
         )
-        #expect(try push("webpush", "set", "--contact", "MAILTO:ops@B\u{FC}cher.example").status == 0)
-        let set = try push("unifiedpush", "set", "--hosts", "*.lan,*.Push.B\u{FC}cher.example")
+        #expect(try push("set", "webpush", "--contact", "MAILTO:ops@B\u{FC}cher.example").status == 0)
+        let set = try push("set", "unifiedpush", "--hosts", "*.lan,*.Push.B\u{FC}cher.example")
         #expect(set.status == 0, "\(set.errors)")
         let now = try text()
         #expect(now.contains("contact: mailto:ops@xn--bcher-kva.example  # who\n"), "\(now)")
@@ -76,7 +76,7 @@ import Testing
         let data = folder.path + "/d 1"
         #expect(try Command.run(["container", "create", "iCloud.org.example.notes", "--data", data]).status == 0)
         try Data("data: \(data)\n".utf8).write(to: URL(fileURLWithPath: file))
-        for command in [["push", "show"], ["alerts", "show"]] {
+        for command in [["push", "show"], ["alert", "list"]] {
             let shown = try Command.run(command + ["--config", file])
             #expect(shown.status == 0, "\(shown.errors)")
         }
@@ -88,8 +88,8 @@ import Testing
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try Data("listen: 127.0.0.1:8080\n".utf8).write(to: URL(fileURLWithPath: file))
         let refused = try push(
-            "apns",
             "set",
+            "apns",
             "--key-file",
             "none.p8",
             "--key-id",
@@ -100,14 +100,14 @@ import Testing
             "a.b"
         )
         #expect(refused.status == 2 && refused.errors.contains("none.p8"), "\(refused.errors)")
-        #expect(try push("webpush", "set", "--contact", "me").status == 2)
+        #expect(try push("set", "webpush", "--contact", "me").status == 2)
         for contact in [
             "mailto:ops@localhost", "mailto:<ops@example.org>", "mailto: ops@example.org", "https://localhost",
         ] {
-            #expect(try push("webpush", "set", "--contact", contact).status == 2, "\(contact)")
+            #expect(try push("set", "webpush", "--contact", contact).status == 2, "\(contact)")
         }
-        #expect(try push("unifiedpush", "set", "--hosts", "https://push.example").status == 2)
-        #expect(try push("webpush", "set").status == 2)
+        #expect(try push("set", "unifiedpush", "--hosts", "https://push.example").status == 2)
+        #expect(try push("set", "webpush").status == 2)
         #expect(try text() == "listen: 127.0.0.1:8080\n")
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["zonecast.yaml"])
     }
@@ -129,17 +129,17 @@ import Testing
         try FileManager.default.createSymbolicLink(atPath: folder.path + "/middle.yaml", withDestinationPath: real)
         // A link relative to its own folder, as configuration managers make them.
         try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "middle.yaml")
-        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        #expect(try push("set", "webpush", "--contact", "mailto:new@example.org").status == 0)
         #expect(try String(contentsOfFile: real, encoding: .utf8) == "# mine\npush.contact: mailto:new@example.org\n")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: folder.path + "/middle.yaml") == real)
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/real") == ["relay.yaml"])
         // A refused change leaves the file as it is.
-        #expect(try push("webpush", "set", "--contact", "me").status == 2)
+        #expect(try push("set", "webpush", "--contact", "me").status == 2)
         #expect(try text() == "# mine\npush.contact: mailto:new@example.org\n")
         // The target of the link does not exist yet.
         try FileManager.default.removeItem(atPath: real)
-        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        #expect(try push("set", "webpush", "--contact", "mailto:new@example.org").status == 0)
         #expect(try String(contentsOfFile: real, encoding: .utf8) == "push.contact: mailto:new@example.org\n")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
     }
@@ -168,7 +168,7 @@ import Testing
         try write("push.contact: mailto:old@example.org # who\n", to: real)
         try write("", to: file)
         let script = """
-            mount --bind '\(real)' '\(file)' && '\(Command.program.path)' push webpush set --contact mailto:new@example.org \
+            mount --bind '\(real)' '\(file)' && '\(Command.program.path)' push set webpush --contact mailto:new@example.org \
             --config '\(file)' && cat '\(file)'
             """
         let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
@@ -190,7 +190,7 @@ import Testing
         try write("", to: etc + "/zonecast.yaml")
         let script = """
             mount --bind '\(etc)' '\(etc)' && mount --bind '\(outside)' '\(etc)/zonecast.yaml' && mount -o remount,bind,ro '\(etc)' \
-            && '\(Command.program.path)' push webpush set --contact mailto:new@example.org --config '\(etc)/zonecast.yaml'
+            && '\(Command.program.path)' push set webpush --contact mailto:new@example.org --config '\(etc)/zonecast.yaml'
             """
         let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
         #expect(run.status == 0, "\(run.output)")
@@ -221,8 +221,8 @@ import Testing
             .replacing("- *.x.invalid", with: "- '*.x.example'"),
             to: file
         )
-        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
-        let set = try push("unifiedpush", "set", "--hosts", "ntfy.sh,*.lan,push.example")
+        #expect(try push("set", "webpush", "--contact", "mailto:new@example.org").status == 0)
+        let set = try push("set", "unifiedpush", "--hosts", "ntfy.sh,*.lan,push.example")
         #expect(set.status == 0, "\(set.errors)")
         let now = try text()
         for kept in [
@@ -235,14 +235,14 @@ import Testing
         #expect(!now.contains("old.lan") && !now.contains("x.example"))
         let shown = try Command.run(["config", "show", "--config", file, "--json"])
         #expect(shown.output.contains("ntfy.sh,*.lan,push.example"), "\(shown.output)\(shown.errors)")
-        #expect(try push("unifiedpush", "set", "--off").status == 0)
+        #expect(try push("set", "unifiedpush", "--off").status == 0)
         let left = try text()
         for kept in ["# top\n", "# all of it", "# whom\n", "# it's ours", "# theirs\n", "# own\n", "debug # for now\n"]
         {
             #expect(left.contains(kept), "\(kept) in \(left)")
         }
         #expect(try Command.run(["config", "check", file]).status == 0)
-        #expect(try push("unifiedpush", "set", "--hosts", "*.lan").status == 0)
+        #expect(try push("set", "unifiedpush", "--hosts", "*.lan").status == 0)
         #expect(try Command.run(["config", "check", file]).status == 0)
     }
 
@@ -252,7 +252,7 @@ import Testing
     )
     func quotes(hosts: String) throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        let set = try push("unifiedpush", "set", "--hosts", hosts)
+        let set = try push("set", "unifiedpush", "--hosts", hosts)
         #expect(set.status == 0, "\(set.errors)")
         #expect(try Command.run(["config", "check", file]).status == 0)
         let shown = try Command.run(["config", "show", "--config", file, "--json"])

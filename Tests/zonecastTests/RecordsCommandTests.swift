@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `zonecast records` and `zonecast zones` against a running relay.
+/// `zonecast record` and `zonecast zone` against a running relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct RecordsCommandTests {
     private let folder = ScratchFolder()
     private let relay: RelayProcess
@@ -26,52 +26,52 @@ import Testing
     }
 
     @Test func recordsAreWrittenFoundAndDeleted() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).output == "created  Notes\n")
-        #expect(try run("zones", "create", "More", "--quiet", zone: nil).output.isEmpty)
-        #expect(try run("zones", "delete", "More", "--quiet", zone: nil).output.isEmpty)
-        #expect(try run("zones", "list", zone: nil).output.contains("Notes"))
-        let milk = try run("records", "create", "Note", "title=Buy milk", "count:=2", "--name", "milk")
+        #expect(try run("zone", "create", "Notes", zone: nil).output == "created  Notes\n")
+        #expect(try run("zone", "create", "More", "--quiet", zone: nil).output.isEmpty)
+        #expect(try run("zone", "delete", "More", "--quiet", zone: nil).output.isEmpty)
+        #expect(try run("zone", "list", zone: nil).output.contains("Notes"))
+        let milk = try run("record", "create", "Note", "title=Buy milk", "count:=2", "--name", "milk")
         #expect(milk.status == 0 && milk.output.hasPrefix("saved    milk  tag "), "\(milk.errors)")
         #expect(
-            try run("records", "create", "Note", "title=Other", "--name", "milk").status == 5,
+            try run("record", "create", "Note", "title=Other", "--name", "milk").status == 5,
             "the record already exists"
         )
-        #expect(try run("records", "create", "Note", "title=Call Bob", "count:=5", "--name", "bob").status == 0)
+        #expect(try run("record", "create", "Note", "title=Call Bob", "count:=5", "--name", "bob").status == 0)
 
-        let found = try run("records", "query", "Note", "--filter", "count > 3", "--json")
+        let found = try run("record", "query", "Note", "--filter", "count > 3", "--json")
         #expect(found.output.contains(#""recordName":"bob""#) && !found.output.contains("milk"))
-        let sorted = try run("records", "query", "Note", "--sort=-count", "--filter", "title BEGINS_WITH B").output
+        let sorted = try run("record", "query", "Note", "--sort=-count", "--filter", "title BEGINS_WITH B").output
         #expect(sorted.contains("title=Buy milk") && !sorted.contains("Bob"))
-        let several = try run("records", "query", "Note", "--filter", #"title IN ["Buy milk","nothing"]"#)
+        let several = try run("record", "query", "Note", "--filter", #"title IN ["Buy milk","nothing"]"#)
         #expect(several.status == 0 && several.output.contains("title=Buy milk"), "\(several.errors)")
 
-        #expect(try run("records", "update", "milk", "title=Buy oats", "count=").status == 0)
-        let shown = try run("records", "get", "milk")
+        #expect(try run("record", "edit", "milk", "title=Buy oats", "count=").status == 0)
+        let shown = try run("record", "show", "milk")
         #expect(shown.output.contains("title=Buy oats") && !shown.output.contains("count="))
-        #expect(try run("records", "update", "milk", "title=x", "--tag", "0").status == 5)
-        let missing = try run("records", "update", "absent", "title=x")
+        #expect(try run("record", "edit", "milk", "title=x", "--tag", "0").status == 5)
+        let missing = try run("record", "edit", "absent", "title=x")
         #expect(missing.status == 1 && missing.errors.contains("There is no record absent in Notes."))
-        #expect(try run("records", "update", "made", "title=x", "--type", "Note").status == 0)
-        #expect(try run("records", "delete", "made").status == 0)
-        let absent = try run("records", "get", "absent")
+        #expect(try run("record", "edit", "made", "title=x", "--type", "Note").status == 0)
+        #expect(try run("record", "delete", "made").status == 0)
+        let absent = try run("record", "show", "absent")
         #expect(absent.status == 1 && absent.output.isEmpty)
-        let list = try run("records", "query", "Note", "--filter", "title IN a,b")
+        let list = try run("record", "query", "Note", "--filter", "title IN a,b")
         #expect(list.status == 2 && list.errors.contains("takes a list in JSON"), "\(list.errors)")
-        let comparator = try run("records", "query", "Note", "--filter", "title LIKE a")
+        let comparator = try run("record", "query", "Note", "--filter", "title LIKE a")
         #expect(comparator.status == 2 && comparator.errors.contains("BEGINS_WITH"), "\(comparator.errors)")
 
-        #expect(try run("records", "delete-many", "Note", "--dry-run").output == "2 records would be deleted\n")
-        #expect(try run("records", "delete", "milk").output == "deleted  milk\n")
-        let changes = try run("records", "changes")
+        #expect(try run("record", "delete", "--type", "Note", "--dry-run").output == "2 records would be deleted\n")
+        #expect(try run("record", "delete", "milk").output == "deleted  milk\n")
+        let changes = try run("record", "changes")
         #expect(changes.output.contains("bob") && changes.output.contains("token  "))
     }
 
     /// The type of a new field can be given in our notation and in cktool's.
     @Test func theTypeOfANewFieldCanBeGiven() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
         let time = "1795809890479"
         let made = try run(
-            "records",
+            "record",
             "create",
             "Note",
             "at:TIMESTAMP=\(time)",
@@ -95,16 +95,16 @@ import Testing
         }
         let wrong = try tool(#"{"at":{"type":"dateType","value":1}}"#)
         #expect(wrong.status == 2 && wrong.errors.contains("dateType is not a type. Use stringType, int64Type"))
-        #expect(try run("records", "create", "Note", "at:DATE=1").status == 2)
+        #expect(try run("record", "create", "Note", "at:DATE=1").status == 2)
     }
 
     @Test("a filter's value is read with the type of its field")
     func filtersOnTexts() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
         let texts = ["1984", "-1.50", "1e3", "007", "true", "null", "[1,2]", #"{"a":1}"#, "12345678901234567890"]
         for (place, text) in texts.enumerated() {
             let made = try run(
-                "records",
+                "record",
                 "create",
                 "Note",
                 "title=\(text)",
@@ -116,7 +116,7 @@ import Testing
             #expect(made.status == 0, "\(made.errors)")
         }
         func names(_ filters: String...) throws -> [String] {
-            let found = try run(["records", "query", "Note", "--json"] + filters.flatMap { ["--filter", $0] })
+            let found = try run(["record", "query", "Note", "--json"] + filters.flatMap { ["--filter", $0] })
             #expect(found.status == 0, "\(filters): \(found.errors)")
             return texts.indices.map { "n\($0)" }.filter { found.output.contains("\"recordName\":\"\($0)\"") }
         }
@@ -134,38 +134,38 @@ import Testing
         #expect(try names("title = true", "done = true") == ["n4"])
         #expect(try names("title = null", "title != true", "count > 1") == ["n5"])
         // If no reading of the value works, the relay's first error is reported.
-        let refused = try run("records", "query", "Note", "--filter", "count = true", "--filter", "nothing = true")
+        let refused = try run("record", "query", "Note", "--filter", "count = true", "--filter", "nothing = true")
         #expect(refused.status != 0 && refused.errors.contains("nothing"), "\(refused.errors)")
-        let deleted = try run("records", "delete-many", "Note", "--filter", "title = 1984")
+        let deleted = try run("record", "delete", "--type", "Note", "--filter", "title = 1984")
         #expect(deleted.status == 0, "\(deleted.errors)")
         #expect(try names("title = 1984").isEmpty && names("title = 1e3") == ["n2"])
     }
 
     @Test("an empty list creates a field only if its type is given")
     func emptyLists() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
-        let refused = try run("records", "create", "Note", "tags:=[]", "--name", "a")
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
+        let refused = try run("record", "create", "Note", "tags:=[]", "--name", "a")
         #expect(refused.status != 0)
         #expect(
             refused.errors.contains("cannot use an empty list to initialize a new field (field 'tags'"),
             "\(refused.errors)"
         )
-        #expect(try run("records", "create", "Note", "tags:INT64_LIST=[]", "--name", "a").status == 0)
-        #expect(try run("records", "create", "Note", "tags:=[]", "--name", "b").status == 0)
-        #expect(try run("records", "create", "Note", "tags:=[1]", "--name", "c").status == 0)
+        #expect(try run("record", "create", "Note", "tags:INT64_LIST=[]", "--name", "a").status == 0)
+        #expect(try run("record", "create", "Note", "tags:=[]", "--name", "b").status == 0)
+        #expect(try run("record", "create", "Note", "tags:=[1]", "--name", "c").status == 0)
         // An export contains the types, so an import needs no schema.
-        let exported = try run("records", "export").output
-        #expect(try run("zones", "create", "Copy", zone: nil).status == 0)
-        #expect(try run("records", "import", "-", zone: "Copy", input: exported).status == 0)
+        let exported = try run("record", "export").output
+        #expect(try run("zone", "create", "Copy", zone: nil).status == 0)
+        #expect(try run("record", "import", "-", zone: "Copy", input: exported).status == 0)
     }
 
     @Test func followPrintsChangesUntilASignal() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
-        #expect(try run("records", "create", "Note", "title=old", "--name", "old").status == 0)
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("record", "create", "Note", "title=old", "--name", "old").status == 0)
         let follow = ChildProcess()
         follow.executableURL = Command.program
         follow.arguments = [
-            "records", "changes", "--follow", "--json", "--zone", "Notes", "--container", "iCloud.org.example.cli",
+            "record", "changes", "--follow", "--json", "--zone", "Notes", "--container", "iCloud.org.example.cli",
             "--url", "http://127.0.0.1:\(relay.port)",
         ]
         follow.environment = Command.cleanEnvironment(adding: ["ZONECAST_WEB_TOKEN": "dev-alice"])
@@ -186,7 +186,7 @@ import Testing
         }
         wait(for: #""recordName":"old""#)
         for name in ["new", "newer"] {
-            #expect(try run("records", "create", "Note", "title=x", "--name", name).status == 0)
+            #expect(try run("record", "create", "Note", "title=x", "--name", name).status == 0)
             wait(for: #""recordName":"\#(name)""#)
         }
         follow.terminate()
@@ -194,14 +194,14 @@ import Testing
         follow.waitUntilExit()
         #expect(follow.terminationStatus == 0)
         #expect(shown.components(separatedBy: #""recordName":"old""#).count == 2, "each change is shown once")
-        #expect(try run("records", "changes", "--follow", "--database", "public").status == 2)
+        #expect(try run("record", "changes", "--follow", "--database", "public").status == 2)
     }
 
     /// Terminal escapes in other users' records must not reach the terminal.
     @Test func controlCharactersInRecordsAreReplacedInTheOutput() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
-        #expect(try run("records", "create", "Note", "title=a\u{1B}[31mred\tb\u{202E}c", "--name", "n").status == 0)
-        for command in [["records", "query", "Note"], ["records", "get", "n"], ["records", "changes"]] {
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("record", "create", "Note", "title=a\u{1B}[31mred\tb\u{202E}c", "--name", "n").status == 0)
+        for command in [["record", "query", "Note"], ["record", "show", "n"], ["record", "changes"]] {
             let place = ["--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:\(relay.port)"]
             let shown = try Command.run(
                 command + place + ["--zone", "Notes"],
@@ -212,24 +212,24 @@ import Testing
     }
 
     @Test func exportedRecordsCanBeImported() throws {
-        #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
+        #expect(try run("zone", "create", "Notes", "Copy", zone: nil).status == 0)
         for number in 0..<3 {
-            #expect(try run("records", "create", "Note", "title=n\(number)", "--name", "n\(number)").status == 0)
+            #expect(try run("record", "create", "Note", "title=n\(number)", "--name", "n\(number)").status == 0)
         }
-        let exported = try run("records", "export").output
+        let exported = try run("record", "export").output
         #expect(exported.split(separator: "\n").count == 3)
-        let imported = try run("records", "import", "-", zone: "Copy", input: exported)
+        let imported = try run("record", "import", "-", zone: "Copy", input: exported)
         #expect(imported.output.split(separator: "\n").count == 3, "\(imported.errors)")
-        #expect(try run("records", "get", "n2", zone: "Copy").output.contains("title=n2"))
-        let marked = try run("records", "import", "-", zone: "Copy", input: "\u{FEFF}" + exported)
+        #expect(try run("record", "show", "n2", zone: "Copy").output.contains("title=n2"))
+        let marked = try run("record", "import", "-", zone: "Copy", input: "\u{FEFF}" + exported)
         #expect(marked.status == 0, "\(marked.errors)")
-        let broken = try run("records", "import", "-", zone: "Copy", input: exported + "{\n")
+        let broken = try run("record", "import", "-", zone: "Copy", input: exported + "{\n")
         #expect(broken.status == 2 && broken.errors.contains("line 4"))
     }
 
     /// An export lists records by change, so parents and targets of references may come last.
     @Test func anImportAcceptsLargeRecordsInAnyOrder() throws {
-        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("zone", "create", "Notes", zone: nil).status == 0)
         let text = String(repeating: "x", count: 30_000)
         let folder = #"{"value": {"recordName": "top", "action": "DELETE_SELF"}}"#
         let fields = #"{"folder": \#(folder), "text": {"value": "\#(text)"}}"#
@@ -239,41 +239,41 @@ import Testing
             #"{"recordName": "n0", "recordType": "Note", "fields": {}}"#,
             #"{"recordName": "top", "recordType": "Folder", "fields": {}}"#,
         ]
-        let imported = try run("records", "import", "-", input: (leaves + tops).joined(separator: "\n"))
+        let imported = try run("record", "import", "-", input: (leaves + tops).joined(separator: "\n"))
         #expect(imported.status == 0, "\(imported.errors)")
         #expect(imported.output.split(separator: "\n").count(where: { $0.hasPrefix("saved") }) == 203)
     }
 
     @Test func anImportLeavesSharesOut() throws {
-        #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
-        #expect(try run("records", "create", "Note", "title=n", "--name", "n").status == 0)
-        let shared = try run("shares", "create", "Notes", zone: nil)
+        #expect(try run("zone", "create", "Notes", "Copy", zone: nil).status == 0)
+        #expect(try run("record", "create", "Note", "title=n", "--name", "n").status == 0)
+        let shared = try run("share", "create", "Notes", zone: nil)
         #expect(shared.status == 0, "\(shared.errors)")
-        let exported = try run("records", "export").output
+        let exported = try run("record", "export").output
         #expect(exported.contains("cloudkit.share"))
-        let imported = try run("records", "import", "-", zone: "Copy", input: exported)
+        let imported = try run("record", "import", "-", zone: "Copy", input: exported)
         #expect(imported.status == 0 && imported.errors.contains("1 share was left out"), "\(imported.errors)")
         #expect(imported.output.hasPrefix("saved    n") && !imported.output.contains("share"))
-        let copy = try run("records", "export", zone: "Copy").output
+        let copy = try run("record", "export", zone: "Copy").output
         #expect(copy.contains(#""recordName":"n""#) && !copy.contains("cloudkit.share"))
     }
 
     @Test func theHelpListsTheDatabases() throws {
-        let help = try Command.run(["records", "get", "--help"]).output
+        let help = try Command.run(["record", "show", "--help"]).output
         let words = help.split { $0.isWhitespace }.joined(separator: " ")
         #expect(words.contains("(values: public, private, shared; default: private)"), "\(help)")
     }
 
     @Test func errorsSayWhatToDo() throws {
-        let anonymous = try run("records", "get", "x", as: nil)
+        let anonymous = try run("record", "show", "x", as: nil)
         #expect(anonymous.status == 4 && anonymous.errors.contains("ZONECAST_WEB_TOKEN"))
-        let missing = try run("records", "get", "x", zone: "Nowhere")
+        let missing = try run("record", "show", "x", zone: "Nowhere")
         #expect(missing.status == 1 && missing.errors.contains("Zone not found"))
         let away = try Command.run(
-            ["zones", "list", "--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:9"],
+            ["zone", "list", "--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:9"],
             environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
         )
         #expect(away.status == 3 && away.errors.contains("http://127.0.0.1:9"))
-        #expect(try run("records", "create", "Note", "title").status == 2)
+        #expect(try run("record", "create", "Note", "title").status == 2)
     }
 }

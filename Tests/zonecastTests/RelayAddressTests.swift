@@ -11,7 +11,7 @@ import Testing
     private let container = ["--container", "iCloud.org.example.cli"]
 
     private static let commands = [
-        ["zones", "list"], ["records", "query", "Note"], ["login"], ["watch"],
+        ["zone", "list"], ["record", "query", "Note"], ["login"], ["zone", "changes", "--follow"],
         ["schema", "export", "--management-token", "t"],
     ]
 
@@ -38,7 +38,7 @@ import Testing
         let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
         let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
         for (scheme, words) in [("https", "has an invalid certificate"), ("http", "speaks TLS")] {
-            for command in Self.commands where command != ["watch"] {
+            for command in Self.commands where !command.contains("--follow") {
                 let run = try Command.run(
                     command + container + ["--url", "\(scheme)://127.0.0.1:\(relay.port)"],
                     input: "dev-alice\n",
@@ -55,12 +55,12 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, [])
         let url = ["--url", "http://127.0.0.1:\(relay.port)"]
         let withoutToken = try Command.run(
-            ["zones", "list"] + container + url,
+            ["zone", "list"] + container + url,
             environment: ["ZONECAST_WEB_TOKEN": "some"]
         )
         #expect(withoutToken.status == 4 && withoutToken.errors.contains("--api-token"), "\(withoutToken.errors)")
         let wrong = try Command.run(
-            ["zones", "list"] + container + url + ["--api-token", "wrong"],
+            ["zone", "list"] + container + url + ["--api-token", "wrong"],
             environment: ["ZONECAST_WEB_TOKEN": "some"]
         )
         #expect(wrong.status == 4 && wrong.errors.contains("API token is revoked"), "\(wrong.errors)")
@@ -88,7 +88,8 @@ import Testing
         let server = try FixedResponseServer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         let watch = ChildProcess()
         watch.executableURL = Command.program
-        watch.arguments = ["watch", "--url", "http://127.0.0.1:\(server.port)", "--web-token", "dev-alice"] + container
+        let url = "http://127.0.0.1:\(server.port)"
+        watch.arguments = ["zone", "changes", "-f", "--url", url, "--web-token", "dev-alice"] + container
         watch.environment = Command.cleanEnvironment()
         let errors = Pipe()
         watch.standardOutput = FileHandle.nullDevice

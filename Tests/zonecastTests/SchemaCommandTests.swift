@@ -174,8 +174,8 @@ import Testing
         #expect(
             try modify(connection, "development", "b", #"{"title":{"value":"x"}}"#)?.serverErrorCode == "ACCESS_DENIED"
         )
-        #expect(try zonecast("role", "give", "Writer", "dev-alice").errors.contains("Its roles: Editor"))
-        #expect(try zonecast("role", "give", "Editor", "dev-alice").status == 0)
+        #expect(try zonecast("user", "role", "grant", "Writer", "dev-alice").errors.contains("Its roles: Editor"))
+        #expect(try zonecast("user", "role", "grant", "Editor", "dev-alice").status == 0)
         #expect(try modify(connection, "development", "c", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         let bob = try modify(connection, "development", as: "bob", "d", #"{"title":{"value":"x"}}"#)
         #expect(bob?.serverErrorCode == "ACCESS_DENIED")
@@ -204,15 +204,15 @@ import Testing
         #expect(try zonecast("schema", "promote").status == 0)
         let unknown = try modify(connection, "production", "a", #"{"text":{"value":"x"}}"#)
         #expect(unknown?.serverErrorCode == "ACCESS_DENIED", "production does not use development's role members")
-        #expect(try zonecast("role", "give", "Editor", "dev-alice", "--environment", "production").status == 0)
+        #expect(try zonecast("user", "role", "grant", "Editor", "dev-alice", "--environment", "production").status == 0)
         #expect(try modify(connection, "production", "a", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         #expect(try modify(connection, "production", "b", #"{"text":{"value":"x"}}"#)?.serverErrorCode == "BAD_REQUEST")
 
-        #expect(try zonecast("role", "take", "Editor", "dev-alice").status == 0)
+        #expect(try zonecast("user", "role", "revoke", "Editor", "dev-alice").status == 0)
         #expect(
             try modify(connection, "development", "f", #"{"title":{"value":"x"}}"#)?.serverErrorCode == "ACCESS_DENIED"
         )
-        #expect(try zonecast("role", "list").output.contains("No user has a role"))
+        #expect(try zonecast("user", "role", "list").output.contains("No user has a role"))
     }
 
     @Test func aResetRequiresTheRelayToBeStopped() throws {

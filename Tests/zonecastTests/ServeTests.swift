@@ -150,7 +150,7 @@ import Testing
         #expect(!required.redirectURL.contains(token.apiToken))
 
         #expect(
-            try zonecast("user", "add", "alice@example.org", "--password-stdin", input: "correct horse").status == 0
+            try zonecast("user", "create", "alice@example.org", "--password-stdin", input: "correct horse").status == 0
         )
         let signIn = try Command.run(["user", "sign-in", "alice@example.org", "--json", "--data", folder.path] + home)
             .json(SignIn.self)
@@ -173,7 +173,9 @@ import Testing
         _ = try zonecast("container", "create", "iCloud.org.example.notes")
         let file = folder.path + "/key.pem"
         try key.publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
-        let added = try Command.run(["key", "add", "--public-key", file, "--json", "--data", folder.path] + home)
+        let added = try Command.run(
+            ["token", "create", "--kind", "server", "--public-key", file, "--json", "--data", folder.path] + home
+        )
         let keyID = try #require(try added.json([String: String].self)["keyID"])
         let relay = try RelayProcess(folder: folder.path, [])
         let date = Date().formatted(.iso8601)

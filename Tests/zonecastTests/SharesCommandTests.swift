@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `zonecast shares` against a running relay.
+/// `zonecast share` against a running relay.
 @Suite(.ownThread, .serialized) struct SharesCommandTests {
     private struct World {
         let folder = ScratchFolder()
@@ -29,7 +29,7 @@ import Testing
 
         func shares(_ arguments: String..., as user: String = "alice@example.org") throws -> Command {
             try Command.run(
-                ["shares"] + arguments
+                ["share"] + arguments
                     + [
                         "--url", "http://127.0.0.1:\(relay.port)", "--container", "iCloud.org.example.notes",
                         "--web-token", "dev-\(user)",
@@ -41,8 +41,8 @@ import Testing
     @Test func aShareIsCreatedInvitedToChangedAndStopped() throws {
         let world = try World()
         #expect(try world.shares("list").output.hasPrefix("Nothing is shared."))
-        let missing = try world.shares("participants", "Notes")
-        #expect(missing.status == 1 && missing.errors.contains("zonecast shares create Notes"))
+        let missing = try world.shares("show", "Notes")
+        #expect(missing.status == 1 && missing.errors.contains("zonecast share create Notes"))
         let made = try world.shares("create", "Notes", "--title", "My \"notes\"")
         #expect(made.status == 0, "\(made.errors)")
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
@@ -59,9 +59,9 @@ import Testing
         let theirs = try world.shares("list", as: "bob@example.org").output
         #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
         // Participants may list participants, and may leave.
-        let seen = try world.shares("participants", "Notes", as: "bob@example.org")
+        let seen = try world.shares("show", "Notes", as: "bob@example.org")
         #expect(seen.output.contains("OWNER") && seen.output.contains("bob@example.org"), "\(seen.errors)")
-        let removal = try world.shares("participants", "Notes", "--remove", "carol@example.org", as: "bob@example.org")
+        let removal = try world.shares("permission", "Notes", "--remove", "carol@example.org", as: "bob@example.org")
         #expect(removal.status == 4 && removal.errors.contains("Only the owner"))
         #expect(try world.shares("stop", "Notes", as: "bob@example.org").output == "left  Notes\n")
         #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
@@ -70,7 +70,7 @@ import Testing
         #expect(try world.shares("accept", link, as: "bob@example.org").status == 0)
         let write = try world.shares("permission", "Notes", "--participant", "bob@example.org", "--may", "write")
         #expect(write.status == 0, "\(write.errors)")
-        let list = try world.shares("participants", "Notes").output
+        let list = try world.shares("show", "Notes").output
         #expect(list.contains("READ_WRITE") && list.contains("INVITED"))
         // Opening the link to everybody revokes carol's invitation, so the command asks for confirmation.
         let warned = try world.shares("permission", "Notes", "--may", "read")
@@ -93,7 +93,7 @@ import Testing
         let again = try world.shares("create", "Notes", "--root", "a")
         #expect(again.status == 5 && again.errors.contains("a share of its own already"))
         #expect(try world.shares("stop", "Notes", "--root", "a").status == 0)
-        let gone = try world.shares("participants", "Notes", "--root", "a")
+        let gone = try world.shares("show", "Notes", "--root", "a")
         #expect(gone.status == 1 && gone.errors.contains("is not shared"))
     }
 
@@ -102,7 +102,7 @@ import Testing
         #expect(try world.shares("create", "Notes").status == 0)
         let people = (1...99).map { "p\($0)@example.org" }
         let invited = try Command.run(
-            ["shares", "invite", "Notes"] + people
+            ["share", "invite", "Notes"] + people
                 + [
                     "--url", "http://127.0.0.1:\(world.relay.port)", "--container", "iCloud.org.example.notes",
                     "--web-token", "dev-alice@example.org",
@@ -115,7 +115,7 @@ import Testing
 
     @Test func anUnreachableRelayIsReported() throws {
         let unreachable = try Command.run([
-            "shares", "list", "--url", "http://127.0.0.1:1", "--container", "iCloud.org.example.notes", "--web-token",
+            "share", "list", "--url", "http://127.0.0.1:1", "--container", "iCloud.org.example.notes", "--web-token",
             "x",
         ])
         #expect(unreachable.status == 3)

@@ -3,7 +3,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// `zonecast storage compact|copy` and `assets gc`, with and without a running relay.
+/// `zonecast storage compact|copy` and `asset clean`, with and without a running relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct StorageCommandTests {
     private let folder = ScratchFolder()
     private static let container = "iCloud.org.example.storage"
@@ -149,7 +149,7 @@ import Testing
         let doctor = try zonecast("doctor", "--json", "--timeout", "120")
         #expect(doctor.status == 0, "\(doctor.output)")
         #expect(relay.stop().status == 0)
-        let audit = try zonecast("console", "audit")
+        let audit = try zonecast("log", "audit")
         #expect(audit.output.contains("storage.compact"))
     }
 
@@ -179,15 +179,15 @@ import Testing
         defer { try? FileManager.default.removeItem(atPath: other) }
         struct Listed: Decodable { var assets: Int, unused: Int }
         let own = ["--container", Self.container, "--data", folder.path, "--json"]
-        let listed = try Command.run(["assets", "list"] + own).json(Listed.self)
+        let listed = try Command.run(["asset", "list"] + own).json(Listed.self)
         #expect(listed.assets == 1 && listed.unused == 0)
-        #expect(try Command.run(["assets", "verify"] + own).status == 0)
+        #expect(try Command.run(["asset", "verify"] + own).status == 0)
         let early = try zonecast("storage", "copy", "--to", other)
         #expect(early.status == 5)
         #expect(early.errors.contains("Stop it first") && !FileManager.default.fileExists(atPath: other))
         #expect(relay.stop().status == 0)
 
-        #expect(try Command.run(["alerts", "limit", "disk", "5e9", "--data", folder.path]).status == 0)
+        #expect(try Command.run(["alert", "edit", "disk", "--limit", "5GB", "--data", folder.path]).status == 0)
         let copied = try zonecast("storage", "copy", "--to", other, "--json")
         #expect(copied.status == 0, "\(copied.errors)")
         let answer = try copied.json(Copied.self)
@@ -217,7 +217,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
         try Data("hello".utf8).write(to: URL(fileURLWithPath: "\(place)/\(hash)"))
         struct Answer: Decodable { var removed: Int, bytes: Int64, isDone: Bool }
-        let own = ["assets", "gc", "--container", Self.container, "--data", folder.path, "--json"]
+        let own = ["asset", "clean", "--container", Self.container, "--data", folder.path, "--json"]
         #expect(try Command.run(own).json(Answer.self).removed == 0, "the file is too new")
         let dry = try Command.run(own + ["--older-than", "0", "--dry-run"]).json(Answer.self)
         #expect(dry.removed == 1 && dry.bytes == 5 && !dry.isDone)

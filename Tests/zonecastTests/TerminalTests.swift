@@ -31,7 +31,7 @@ import Testing
     @Test func aTableShowsTheWholeName() throws {
         let name = "Cafe\u{301} 👩‍👩‍👧🍎 END"
         let data = ["--data", folder.path]
-        let person = ["user", "add", "ada@example.org", "--given-name", name, "--password-stdin"]
+        let person = ["user", "create", "ada@example.org", "--given-name", name, "--password-stdin"]
         #expect(try Command.run(person + data, input: "correct horse\n").status == 0)
         for quiet in [[], ["--quiet"]] {
             let list = try Command.run(["user", "list"] + quiet + data).output

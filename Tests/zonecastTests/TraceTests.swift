@@ -88,14 +88,15 @@ import Testing
     }
 }
 
-/// A running `zonecast watch` of the user dev-alice.
+/// A running `zonecast zone changes --follow` of the user dev-alice.
 private final class WatchProcess {
     private let process = ChildProcess()
 
     init(port: Int, container: String) throws {
         process.executableURL = Command.program
         process.arguments = [
-            "watch", "--url", "http://127.0.0.1:\(port)", "--container", container, "--web-token", "dev-alice",
+            "zone", "changes", "--follow", "--url", "http://127.0.0.1:\(port)", "--container", container, "--web-token",
+            "dev-alice",
         ]
         process.environment = Command.cleanEnvironment()
         let errors = Pipe()

@@ -28,14 +28,13 @@ import Testing
     }
 
     @Test func aQuotaForOneUserIsApplied() throws {
-        struct Quota: Decodable { var user: String, privateQuota: Int? }
+        struct Shown: Decodable { var user: String, privateQuota: Int? }
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         #expect(try save(connection, 3).status == 200)
-        #expect(try zonecast("user", "quota", "dev-ada", "--json").json(Quota.self).privateQuota == nil)
-        #expect(
-            try zonecast("user", "quota", "dev-ada", "--set", "2kb", "--json").json(Quota.self).privateQuota == 2_000
-        )
+        #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).privateQuota == nil)
+        #expect(try zonecast("user", "edit", "dev-ada", "--quota", "2kb").output == "changed\n")
+        #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).privateQuota == 2_000)
         // The running relay applies a new quota within a second or so.
         let deadline = ContinuousClock.now + .seconds(120)
         var refused = false
@@ -49,11 +48,10 @@ import Testing
             if !refused { usleep(100_000) }
         }
         #expect(refused, "waited 120 s for the quota to apply")
-        #expect(try zonecast("user", "quota", "dev-ada").output.contains("2 kB"))
-        #expect(try zonecast("user", "quota", "dev-ada", "--reset").status == 0)
-        #expect(try zonecast("user", "quota", "dev-ada", "--set", "much").status == 2)
-        #expect(try zonecast("user", "quota", "dev-ada", "--set", "1GB", "--reset").status == 2)
-        #expect(try zonecast("user", "quota", "unknown@example.org").status == 1)
+        #expect(try zonecast("user", "show", "dev-ada").output.contains("2 kB"))
+        #expect(try zonecast("user", "edit", "dev-ada", "--quota", "configured").status == 0)
+        #expect(try zonecast("user", "edit", "dev-ada", "--quota", "much").status == 2)
+        #expect(try zonecast("user", "edit", "unknown@example.org", "--quota", "1GB").status == 1)
         #expect(relay.stop().status == 0)
     }
 
@@ -84,7 +82,7 @@ import Testing
     private func leftNothingBehind() throws -> Bool {
         let tokens = try zonecast("token", "list").output
         return try !tokens.contains("command line")
-            && zonecast("user", "sessions", "dev-ada").output.contains("has no sessions")
+            && zonecast("token", "list", "--kind", "session", "--user", "dev-ada").output.contains("has no sessions")
     }
 
     private func export(to output: Any) -> ChildProcess {
@@ -131,11 +129,11 @@ import Testing
             let run = try Command.run(["user"] + command + ["unknown@example.org", "--data", folder.path])
             #expect(run.status == 1 && run.errors.hasPrefix("zonecast: There is no user unknown@example.org in "))
         }
-        let added = try zonecast("user", "add", "ada@example.org", "--password-stdin", input: "correct horse\n")
+        let added = try zonecast("user", "create", "ada@example.org", "--password-stdin", input: "correct horse\n")
         #expect(added.status == 0)
         let nowhere = try zonecast("user", "export", "ada@example.org", "--container", "nope")
         #expect(nowhere.status == 1 && nowhere.errors.contains("There is no container nope"), "\(nowhere.errors)")
-        let device = try zonecast("push", "remove", "nope")
+        let device = try zonecast("push", "delete", "nope")
         #expect(device.status == 1 && device.output.isEmpty && device.errors.contains("There is no device nope"))
         let nothing = try Command.run(["user", "list", "--data", ""])
         #expect(nothing.status == 2 && nothing.errors.contains("--data is empty"))
@@ -155,14 +153,14 @@ import Testing
     @Test func quietPrintsNoConfirmation() throws {
         let added = try zonecast(
             "user",
-            "add",
+            "create",
             "ada@example.org",
             "--password-stdin",
             "--quiet",
             input: "correct horse\n"
         )
         #expect(added.status == 0 && added.output.isEmpty)
-        let changed = try zonecast("user", "profile", "ada@example.org", "--given-name", "Ada", "--quiet")
+        let changed = try zonecast("user", "edit", "ada@example.org", "--given-name", "Ada", "--quiet")
         #expect(changed.status == 0 && changed.output.isEmpty)
     }
 
@@ -240,11 +238,11 @@ import Testing
         #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.errors)")
         // The public quota grows with the number of users, so it must drop with them.
         struct Usage: Decodable { var users: Int }
-        #expect(try zonecast("container", "usage", container, "--json").json(Usage.self).users == 0)
+        #expect(try zonecast("container", "show", container, "--json").json(Usage.self).users == 0)
         #expect(try zonecast("user", "show", "dev-ada").status == 1)
         let left = try ask("records/lookup", #"{"records":[{"recordName":"\#(name)"}]}"#)
         #expect(left.contains(#""recordType":"Users""#) && !left.contains("my own words"), "\(left)")
-        let audit = try zonecast("console", "audit", "--json").output
+        let audit = try zonecast("log", "audit", "--json").output
         #expect(audit.contains("user.export") && audit.contains("user.delete"))
         // A new user with the same name has an empty database.
         let list = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-ada"
@@ -264,23 +262,24 @@ import Testing
             var sessions: [Row]
         }
         _ = try zonecast("container", "create", container)
-        _ = try zonecast("user", "add", "ada@example.org", "--password-stdin", input: "correct horse\n")
+        _ = try zonecast("user", "create", "ada@example.org", "--password-stdin", input: "correct horse\n")
         let signIn = ["user", "sign-in", "ada@example.org", "--container", container, "--data", folder.path]
         #expect(try Command.run(signIn).status == 0)
-        #expect(try zonecast("user", "sessions", "ada@example.org", "--json").json(List.self).sessions.count == 1)
-        #expect(try zonecast("user", "sessions", "ada@example.org", "--end").output == "revoked  1\n")
-        #expect(try zonecast("user", "sessions", "ada@example.org").output.contains("has no sessions"))
+        let sessions = ["--kind", "session", "--user", "ada@example.org", "--data", folder.path]
+        #expect(try Command.run(["token", "list", "--json"] + sessions).json(List.self).sessions.count == 1)
+        #expect(try Command.run(["token", "revoke"] + sessions).output == "revoked  1\n")
+        #expect(try Command.run(["token", "list"] + sessions).output.contains("has no sessions"))
     }
 
     @Test func storageAndAssetsAreCountedAndVerified() throws {
         let relay = try RelayProcess(folder: folder.path)
         #expect(try save(try relay.connect(), 2).status == 200)
-        let info = try zonecast("storage", "info")
+        let info = try zonecast("storage", "show")
         #expect(info.status == 0 && info.output.contains(container) && info.output.contains("SQLite 3."))
-        #expect(try zonecast("storage", "--json").status == 0)
+        #expect(try zonecast("storage", "show", "--json").status == 0)
         let place = ["--container", container, "--data", folder.path]
-        #expect(try Command.run(["assets", "list"] + place).output.hasPrefix("assets  0"))
-        let verified = try Command.run(["assets", "verify", "--json"] + place)
+        #expect(try Command.run(["asset", "list"] + place).output.hasPrefix("assets  0"))
+        let verified = try Command.run(["asset", "verify", "--json"] + place)
         #expect(verified.status == 0 && verified.output.contains(#""damaged":[]"#))
         #expect(relay.stop().status == 0)
         // A file whose content does not match its name, which is a hash.
@@ -288,9 +287,9 @@ import Testing
         try FileManager.default.createDirectory(atPath: assets, withIntermediateDirectories: true)
         let name = "ab" + String(repeating: "0", count: 38)
         try Data("not that".utf8).write(to: URL(fileURLWithPath: "\(assets)/\(name)"))
-        let wrong = try Command.run(["assets", "verify"] + place)
+        let wrong = try Command.run(["asset", "verify"] + place)
         #expect(wrong.status == 1 && wrong.output.contains("damaged  \(name)"))
-        #expect(try Command.run(["assets", "list"] + place).output.contains("unused  1"))
+        #expect(try Command.run(["asset", "list"] + place).output.contains("unused  1"))
     }
 
     @Test func aContainerIsDeletedWhileTheRelayIsStopped() throws {
@@ -336,7 +335,7 @@ import Testing
         let file = config.path + "/zonecast/profiles.json"
         let rights = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
         #expect(rights == 0o600)
-        let make = ["zones", "create", "Saved", "--container", container]
+        let make = ["zone", "create", "Saved", "--container", container]
         #expect(try Command.run(make, environment: own).status == 0)
         // The saved token is not sent to another relay.
         let elsewhere = try Command.run(make + ["--url", "http://localhost:\(relay.port)"], environment: own)
@@ -359,7 +358,7 @@ import Testing
         let refused = try connection.send("POST", list, body: "{}")
         #expect(refused.status == 421)
         func lines(_ arguments: String...) throws -> [Substring] {
-            try Command.run(["logs", "--file", log] + arguments).output.split(separator: "\n")
+            try Command.run(["log", "show", "--file", log] + arguments).output.split(separator: "\n")
         }
         #expect(try lines().count >= 2)
         #expect(try lines("--errors").filter { $0.contains("zones/list") }.count == 1)
@@ -377,11 +376,11 @@ import Testing
             #expect(name.count == 10 && name.allSatisfy(\.isHexDigit))
             #expect(try lines("--user", name) == own, "a pseudonym from the log works without the data folder")
         }
-        let unknown = try Command.run(["logs", "--file", log, "--user", "dev-carol", "--data", folder.path])
+        let unknown = try Command.run(["log", "show", "--file", log, "--user", "dev-carol", "--data", folder.path])
         #expect(unknown.status == 1 && unknown.errors.contains("dev-carol"), "\(unknown.errors)")
         let text = try String(contentsOfFile: log, encoding: .utf8)
-        #expect(try Command.run(["logs", "--operation", "zones/list"], input: text).output.contains(id))
-        #expect(try Command.run(["logs", "--file", "/nonexistent"]).status == 1)
+        #expect(try Command.run(["log", "show", "--operation", "zones/list"], input: text).output.contains(id))
+        #expect(try Command.run(["log", "show", "--file", "/nonexistent"]).status == 1)
     }
 
     @Test func versionAndCompletions() throws {

@@ -88,7 +88,7 @@ struct ConsoleSignIn: Sendable {
         let link = try parts.accounts.operatorLink(code)
         guard link.isGood else {
             throw ConsoleRefusal(
-                "This link was already used or has expired. Create another one with: zonecast console link",
+                "This link was already used or has expired. Create another one with: zonecast user operator create",
                 status: 404
             )
         }

@@ -70,7 +70,7 @@ package struct ManagementMiddleware: Sendable {
         else {
             attempts.failed(request.remoteAddress)
             throw ConsoleRefusal(
-                "This requires a management token of \(container). Create one with: zonecast token management create",
+                "This requires a management token of \(container). Create one with: zonecast token create --kind management",
                 status: 401
             )
         }

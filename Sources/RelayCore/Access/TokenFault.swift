@@ -1,6 +1,6 @@
 /// Why an identity token is refused.
 ///
-/// For the operator (`zonecast issuer check`); the client learns only that authentication failed.
+/// For the operator (`zonecast user issuer check`); the client learns only that authentication failed.
 package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
     case malformed
     case unknownIssuer
@@ -25,7 +25,7 @@ package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .malformed: "This is not a JWT: three parts of base64url separated by dots, the first two JSON objects."
-        case .unknownIssuer: "The container does not trust its iss claim. List issuers: zonecast issuer list"
+        case .unknownIssuer: "The container does not trust its iss claim. List issuers: zonecast user issuer list"
         case .criticalHeader: "Its header has the parameter crit, which this relay does not support."
         case .algorithm(let name): "It is signed with \(name), which is not among the issuer's --algorithm."
         case .noKey(let id):

@@ -92,7 +92,7 @@ package struct SchemaChange: Sendable {
             let who = holders == 1 ? "one user has" : "\(holders) users have"
             add(
                 .role(role.name),
-                "cannot be removed: \(who) it in \(environment); remove it first with 'zonecast role take'"
+                "cannot be removed: \(who) it in \(environment); remove it first with 'zonecast user role revoke'"
             )
         }
     }

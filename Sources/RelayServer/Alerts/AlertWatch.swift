@@ -7,7 +7,7 @@ package struct AlertMessage: Hashable, Sendable {
         /// Still firing after a day.
         case reminder
         case resolved
-        /// Sent by `zonecast alerts test`.
+        /// Sent by `zonecast alert test`.
         case test
     }
 

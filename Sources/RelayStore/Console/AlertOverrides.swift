@@ -32,7 +32,7 @@ package struct AlertOverrides: Codable, Hashable, Sendable {
         guard let book = try? JSONDecoder().decode(Self.self, from: text) else {
             throw .unreadable(
                 path,
-                "its content is invalid, so alerts use their default limits. Repair it, or move it away and set the limits again: zonecast alerts limit --help"
+                "its content is invalid, so alerts use their default limits. Repair it, or move it away and set the limits again: zonecast alert edit --help"
             )
         }
         return book

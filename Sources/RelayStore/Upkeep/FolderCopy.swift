@@ -90,7 +90,7 @@ package enum FolderCopy {
             guard FileManager.default.fileExists(atPath: "\(data)/\(place)") else {
                 throw BackupFailure.unreadable(
                     "\(data)/\(place)",
-                    "a record uses this asset, but it does not exist. See: zonecast assets verify"
+                    "a record uses this asset, but it does not exist. See: zonecast asset verify"
                 )
             }
             try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
@@ -99,7 +99,7 @@ package enum FolderCopy {
                 throw BackupFailure.unreadable(
                     "\(data)/\(place)",
                     "its content does not match its name, so the folder is not copied. To find intact copies of it: "
-                        + "zonecast assets verify"
+                        + "zonecast asset verify"
                 )
             }
             summary.assets += 1

@@ -8,8 +8,10 @@ import RelayStore
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create, list and delete containers; show their usage and set quotas.",
-        subcommands: [Create.self, List.self, ContainerUsage.self, ContainerQuotaCommand.self, ContainerDelete.self]
+        abstract: "Create, list, show and delete containers, and set their quotas.",
+        subcommands: [
+            Create.self, List.self, ContainerShow.self, ContainerDelete.self, ContainerQuotaCommand.self,
+        ]
     )
 
     struct Create: ParsableCommand {
@@ -60,10 +62,10 @@ struct ContainerCommand: ParsableCommand {
     }
 }
 
-/// `zonecast container usage`: shows the storage that quotas count, by user.
-struct ContainerUsage: ParsableCommand {
+/// `zonecast container show`: shows the storage that quotas count, by user.
+struct ContainerShow: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "usage",
+        commandName: "show",
         abstract: "Show how much a container stores, in total and by user.",
         discussion: "Bytes as quotas count them (zonecast config reference, quota.…); works while a relay is running."
     )
@@ -154,7 +156,7 @@ struct ContainerQuotaCommand: ParsableCommand {
         discussion: """
             Each environment has its own quotas. Without options, shows them. A running relay applies a change within a second; \
             users above the new quota keep their data but cannot store more. These quotas do not grow with the number of users.
-            For one user: zonecast user quota.
+            For one user: zonecast user edit EMAIL --quota.
             """
     )
 

@@ -58,7 +58,8 @@ struct LoginCommand: AsyncParsableCommand {
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
-        abstract: "Delete a saved profile. Its token stays valid; to revoke it: zonecast user sessions EMAIL --end"
+        abstract:
+            "Delete a saved profile. Its token stays valid; to revoke it: zonecast token revoke --kind session --user EMAIL"
     )
 
     @Option(help: "The profile's name.")

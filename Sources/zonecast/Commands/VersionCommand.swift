@@ -2,7 +2,11 @@ import ArgumentParser
 
 /// `zonecast version`: same as `--version`.
 struct VersionCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "version", abstract: "Show the version.")
+    static let configuration = CommandConfiguration(
+        commandName: "version",
+        abstract: "Show the version.",
+        shouldDisplay: false
+    )
 
     @Flag(help: "Print one line of JSON.")
     var json = false
@@ -21,7 +25,8 @@ struct CompletionsCommand: ParsableCommand {
             bash  zonecast completions bash > /etc/bash_completion.d/zonecast
             zsh   zonecast completions zsh > /usr/local/share/zsh/site-functions/_zonecast
             fish  zonecast completions fish > ~/.config/fish/completions/zonecast.fish
-            """
+            """,
+        shouldDisplay: false
     )
 
     enum Shell: String, CaseIterable, ExpressibleByArgument {

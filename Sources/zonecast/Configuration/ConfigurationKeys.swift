@@ -63,7 +63,7 @@ enum ConfigurationKeys {
         .flag(
             "console",
             \.servesConsole,
-            "Serve the operator's console at /console/; by default with --dev. Sign in with a link: zonecast console link."
+            "Serve the operator's console at /console/; by default with --dev. Sign in with a link: zonecast user operator create."
         ),
         .text(
             "web-files",

@@ -51,22 +51,22 @@ struct PushOptions: Sendable {
                 name: "Apple's push service",
                 isSetUp: apnsKeyFile != nil,
                 detail: apnsTopics.isEmpty ? nil : "for \(apnsTopics.joined(separator: ", "))",
-                command: "zonecast push apns set"
+                command: "zonecast push set apns"
             ),
             .init(
                 .fcm,
                 name: "Firebase Cloud Messaging",
                 isSetUp: fcmAccountFile != nil,
-                command: "zonecast push fcm set"
+                command: "zonecast push set fcm"
             ),
             .init(
                 .webPush,
                 name: "Web Push and UnifiedPush",
                 isSetUp: contact != nil,
                 detail: contact.map { "as \($0)" },
-                command: "zonecast push webpush set"
+                command: "zonecast push set webpush"
             ),
-            .init(.ntfy, name: "ntfy", isSetUp: sendsToNtfy, command: "zonecast push unifiedpush set --ntfy"),
+            .init(.ntfy, name: "ntfy", isSetUp: sendsToNtfy, command: "zonecast push set unifiedpush --ntfy"),
         ]
     }
 

@@ -358,7 +358,7 @@ extension FolderChecks {
             let found = "the newest, \(latest.name), has \(faults.of("fault"))"
             return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
-        let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
+        let look = "zonecast asset verify --container ID --data \(folder.shellWord)"
         if manifest.lackedAssets > 0 {
             let found = "the newest lacks \(manifest.lackedAssets.of("asset")) of which no intact copy existed"
             return Finding("backup", .problem, found, next: look)

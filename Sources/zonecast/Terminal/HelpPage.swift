@@ -19,6 +19,8 @@ enum HelpPage {
     /// Returns a help or usage error text with its usage line wrapped.
     static func laidOut(_ text: String, width: Int) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+            // The library titles a group of commands "DATA SUBCOMMANDS:".
+            if line.hasSuffix(" SUBCOMMANDS:"), !line.hasPrefix(" ") { return line.dropLast(13) + ":" }
             let start = line.prefix(7)
             guard ["USAGE: ", "Usage: "].contains(start) else { return String(line) }
             return wrapped(groups(of: line.dropFirst(start.count)), behind: String(start), width: width)

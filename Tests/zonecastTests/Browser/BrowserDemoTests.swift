@@ -160,7 +160,7 @@ struct BrowserDemoTests {
         let create = ["token", "create", "--container", container, "--allowed-origin", origin, "--json"]
         let token = try Command.run(create + data).json(Token.self).apiToken
         let password = UUID().uuidString
-        let add = ["user", "add", "ada@example.org", "--password-stdin", "--json"]
+        let add = ["user", "create", "ada@example.org", "--password-stdin", "--json"]
         #expect(try Command.run(add + data, input: password).status == 0)
 
         let page = try Chromium().open("\(origin)/demo/?user=ada&device=phone&container=\(container)&apiToken=\(token)")

@@ -110,7 +110,7 @@ struct ConsoleTests {
         // The overview would report a slow machine or disk, which is not a fault of a page.
         let limits = ["slow-requests": "1e9", "slow-commits": "1e9", "slow-notices": "1e9", "disk": "0"]
         for (rule, limit) in limits {
-            let told = try Command.run(["alerts", "limit", rule, limit, "--data", fixture.folder.path])
+            let told = try Command.run(["alert", "edit", rule, "--limit", limit, "--data", fixture.folder.path])
             #expect(told.status == 0, "\(told.errors)")
         }
         let browser = try Chromium()
@@ -449,7 +449,7 @@ struct ConsoleTests {
         try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
         #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
         #expect(try page.text("document.getElementById('acting').innerText").contains("You act as dev-alice"))
-        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
+        let audit = try Command.run(["log", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("explorer.act-as-user"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
         try page.saveScreenshot("console-explorer-answer")
@@ -503,7 +503,7 @@ struct ConsoleTests {
         )
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main tbody').innerText.includes('7.0 MB (set for this user)')")
-        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
+        let audit = try Command.run(["log", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("container.quota") && audit.output.contains("user.quota"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
@@ -539,7 +539,7 @@ struct ConsoleTests {
         #expect(tar.status == 0, "\(tar.output)")
         let verified = try Command.run(["backup", "verify", "\(downloads.path)/\(name)", "--data", fixture.folder.path])
         #expect(verified.status == 0, "\(verified.output)")
-        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
+        let audit = try Command.run(["log", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("backup.download"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
@@ -623,7 +623,7 @@ struct ConsoleTests {
         try page.saveScreenshot("console-user-delete")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main').innerText.includes('No users yet.')")
-        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
+        let audit = try Command.run(["log", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("share.stop") && audit.output.contains("user.delete"))
         #expect(!audit.output.contains("secret"))
         #expect(page.faults.isEmpty, "\(page.faults)")
@@ -634,11 +634,14 @@ struct ConsoleTests {
         let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("none"))
         try page.saveScreenshot("console-first")
-        #expect(try Command.run(["console", "remove", "ada@example.org", "--data", fixture.folder.path]).status == 0)
+        #expect(
+            try Command.run(["user", "operator", "delete", "ada@example.org", "--data", fixture.folder.path]).status
+                == 0
+        )
         try page.text("setTimeout(() => location.reload())")
         try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
         try page.saveScreenshot("console-sign-in")
-        let link = try Command.run(["console", "link", "--data", fixture.folder.path])
+        let link = try Command.run(["user", "operator", "create", "--data", fixture.folder.path])
         #expect(link.output.contains("http://127.0.0.1:\(fixture.relay.port)/console/#setup="))
     }
 
@@ -664,7 +667,7 @@ struct ConsoleTests {
         try page.saveScreenshot("console-sign-in-passkey")
         try page.text("document.getElementById('use-passkey').click()")
         try page.wait(for: "document.querySelector('.who')?.innerText === 'ada@example.org'")
-        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
+        let audit = try Command.run(["log", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("operator.sign-in-passkey"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }

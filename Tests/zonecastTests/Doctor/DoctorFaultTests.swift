@@ -392,7 +392,7 @@ enum HTTPDate {
     func relativePathsOfTheDataFolderAreAccepted(name: String) throws {
         let (place, program) = ("\(folder.path)/inner", Command.program.path)
         try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
-        for command in [["container", "create", Path.container], ["backup", "create"], ["storage", "info"]] {
+        for command in [["container", "create", Path.container], ["backup", "create"], ["storage", "show"]] {
             let run = try Tool.run(program, command + ["--data", name], in: place)
             #expect(run.status == 0, "\(command): \(run.output)")
         }
@@ -409,7 +409,7 @@ enum HTTPDate {
         func zonecast(_ arguments: String...) throws -> Command {
             try Command.run(arguments + ["--data", folder.path])
         }
-        #expect(try zonecast("storage", "info", "--json").json(Info.self).failures.isEmpty)
+        #expect(try zonecast("storage", "show", "--json").json(Info.self).failures.isEmpty)
         let place = "\(folder.path)/containers/\(Path.container)"
         for isLost in [false, true] {
             if isLost {
@@ -420,7 +420,7 @@ enum HTTPDate {
                     try Tool.run("chown", ["root:root", place]).status == 0
                 else { continue }
             }
-            let run = try zonecast("storage", "info", "--json")
+            let run = try zonecast("storage", "show", "--json")
             let info = try run.json(Info.self)
             #expect(run.status == 1 && info.stores.isEmpty, "\(run.output)")
             let failure = try #require(info.failures.first)
@@ -428,7 +428,7 @@ enum HTTPDate {
             let reason =
                 isLost ? "development.sqlite in the data folder \(folder.path) is damaged" : "Permission denied."
             #expect(failure.reason.contains(reason) && run.errors.contains(failure.reason), "\(run.errors)")
-            #expect(try zonecast("storage", "info").output.contains("\(Path.container)  development  unknown"))
+            #expect(try zonecast("storage", "show").output.contains("\(Path.container)  development  unknown"))
         }
     }
 }

@@ -263,7 +263,7 @@ import Testing
             #expect(found.found == "\(folder.path)/relay.sqlite cannot be opened: \(sentence)")
         }
         for command in [
-            ["serve", "--listen", "127.0.0.1:0"], ["user", "list"], ["storage", "info"], ["backup", "create"],
+            ["serve", "--listen", "127.0.0.1:0"], ["user", "list"], ["storage", "show"], ["backup", "create"],
             ["storage", "copy", "--to", "\(folder.path).copy"],
         ] {
             let run = try Command.run(command + ["--data", folder.path])

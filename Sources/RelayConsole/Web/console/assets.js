@@ -10,7 +10,7 @@ const card = (value, name) => h("div.card", null, h("b", null, value), h("span",
 export const assets = {
   id: "assets", title: "Assets",
   about: "Counts and sizes of the assets in all databases of this container. The Records page shows assets of public records.",
-  command: ({ container, environment, data }) => `assets list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `asset list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const now = await get("assets");

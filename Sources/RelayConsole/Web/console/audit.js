@@ -8,7 +8,7 @@ import { counted, moment } from "./format.js";
 export const audit = {
   id: "audit", title: "Audit log", key: "a",
   about: "Actions of operators, with time and subject. Never the contents of a record.",
-  command: ({ data }) => `console audit --data ${data}`,
+  command: ({ data }) => `log audit --data ${data}`,
 
   async show(body, { shell, parameters }) {
     const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "actor, action, container", "aria-label": "Search the audit log" });
@@ -47,7 +47,7 @@ export const audit = {
 export const operators = {
   id: "operators", title: "Operators",
   about: "Operators may use this console. They see the public database and metadata, but no private contents.",
-  command: ({ data }) => `console operators --data ${data}`,
+  command: ({ data }) => `user operator list --data ${data}`,
 
   async show(body, { shell }) {
     const { operators: rows } = await get("operators");

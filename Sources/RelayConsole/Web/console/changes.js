@@ -18,7 +18,7 @@ const columns = [
 export const changes = {
   id: "changes", title: "Changes", key: "c",
   about: "The live change log of a zone, including tombstones. It shows the user, time and size of each change, never the contents.",
-  command: ({ container, environment, url }) => `records changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `record changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters, signal }) {
     const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];

@@ -8,7 +8,7 @@ import { number, short, span } from "./format.js";
 export const devices = {
   id: "devices", title: "Devices", key: "d",
   about: "Devices connected by socket or long poll, the notices sent to them, and subscriptions.",
-  command: ({ container, environment, url }) => `watch --container ${container} --environment ${environment} --url ${url} --json`,
+  command: ({ container, environment, url }) => `zone changes --follow --container ${container} --environment ${environment} --url ${url} --json`,
 
   async show(body, { shell, signal }) {
     const now = h("div");

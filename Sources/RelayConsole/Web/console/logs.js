@@ -9,7 +9,7 @@ import { bytes, moment, took } from "./format.js";
 export const logs = {
   id: "logs", title: "Logs", key: "l",
   about: "Refused requests since the relay started, and all requests while this page is open: at most 2,000 (log.access: true logs all of them). Users and devices have pseudonyms. Names, tokens and contents are never logged.",
-  command: () => "logs --follow",
+  command: () => "log show --follow",
 
   async show(body, { shell, parameters, signal }) {
     const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", user: parameters.get("user") ?? "", everywhere: parameters.get("everywhere") ?? "" };

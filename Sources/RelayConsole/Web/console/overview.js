@@ -11,7 +11,7 @@ const card = (value, name, link) => h("div.card", null, h("b", null, value),
 export const overview = {
   id: "overview", title: "Overview", key: "o",
   about: "The state of this container and environment, and of the relay.",
-  command: ({ container, environment, data }) => `container usage ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `container show ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
     const draw = async () => {

@@ -66,7 +66,7 @@ function rates(view, shell, { rates: rows, hits }) {
       ["Refused", (hit) => number(hit.count), "number"],
       ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
     ], hits, "No caller was throttled in the last 24 hours.", { caption: "Throttled callers" }),
-    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast logs --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
+    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast log show --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
 }
 
 /** @type {import("./sections.js").Page} */

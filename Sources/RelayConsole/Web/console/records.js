@@ -12,7 +12,7 @@ import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 export const records = {
   id: "records", title: "Records", key: "r",
   about: "Records of the public database. Only users see the contents of their private and shared databases.",
-  command: ({ container, environment, url }) => `records query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `record query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
     const { types } = await get("schema");
@@ -110,7 +110,7 @@ export const records = {
 
     const exportDialog = () => dialog("Export", (close) => [
       h("p", null, "Exports up to 10,000 matching records. For more, use the command ",
-        h("code", null, "zonecast records export --database public"), "."),
+        h("code", null, "zonecast record export --database public"), "."),
       h("div.actions", null,
         button("CSV", async () => {
           const { found, isAll } = await everything(10_000);

@@ -11,7 +11,7 @@ const NAMES = { _world: "World", _icloud: "Authenticated", _creator: "Creator" }
 export const roles = {
   id: "roles", title: "Security roles",
   about: "Permissions to create, read and write records of the public database, by type and role. Private databases belong to their users.",
-  command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `user role list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const now = await get("schema");

@@ -24,7 +24,7 @@ function change(title, now, choices, send) {
 export const shares = {
   id: "shares", title: "Shares", key: "h",
   about: "Shared zones and hierarchies with their participants, roles and states. Operators can edit permissions and remove participants; only owners can invite.",
-  command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `share list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell }) {
     const { shares: rows } = await get("shares");

@@ -49,7 +49,7 @@ export function signIn(app, open) {
     }),
     hasPasskeys() && h("p", null, button("Sign in with a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
     h("p.quiet", null, "No account yet, or password forgotten? On the relay's machine, run ",
-      h("code", null, "zonecast console link"), " and open the link that it prints."));
+      h("code", null, "zonecast user operator create"), " and open the link that it prints."));
 }
 
 /**

@@ -60,7 +60,7 @@ const showOnce = (text) => dialog("Copy the token now: it is shown only once", (
 export const keys = {
   id: "keys", title: "Keys", key: "k",
   about: "Servers sign requests with a server key (public database only). Issuers vouch for users who sign in elsewhere. Build machines change schemas with a management token.",
-  command: ({ container, environment, data }) => `key list --container ${container} --environment ${environment} --data ${data}`,
+  command: ({ container, environment, data }) => `token list --kind server --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const { keys: rows, issuers, management } = await get("keys");
@@ -77,7 +77,7 @@ export const keys = {
       ], rows, "No server keys yet.", { caption: "Server keys", mark: off }),
       h("h2", null, "Trusted issuers of identity tokens"),
       table([["Issuer", (one) => one.issuer, "wrap"], ["Audiences", (one) => one.audiences.join(", "), "wrap"], ["Created", (one) => moment(one.created)]],
-        issuers, "No trusted issuers. Create one: zonecast issuer add", { caption: "Issuers" }),
+        issuers, "No trusted issuers. Create one: zonecast user issuer create", { caption: "Issuers" }),
       h("h2", null, "Management tokens"),
       h("p.quiet", null, "With a management token, a build machine can change this container's schemas and nothing else: ", h("code", null, "zonecast schema promote --url …"), "."),
       h("div.bar", null, button("Create management token…", async () => { if (await newManagement()) await shell.show(); }, { id: "new-management" })),

@@ -23,7 +23,7 @@ function make() {
 export const zones = {
   id: "zones", title: "Zones", key: "z",
   about: "Names, sizes and positions in the change log. Only the owner and participants see the contents of a private zone.",
-  command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
+  command: ({ container, environment, url }) => `zone list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
     const words = h("input", { type: "search", placeholder: "zone or user", value: parameters.get("words") ?? "", "aria-label": "Search zones" });

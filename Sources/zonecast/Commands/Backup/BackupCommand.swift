@@ -159,7 +159,7 @@ struct BackupRow: Encodable {
 
     /// The problem of the data folder that the backup shows; `nil` if there is none.
     var complaint: String? {
-        let see = "To list them and their intact copies: zonecast assets verify --container ID"
+        let see = "To list them and their intact copies: zonecast asset verify --container ID"
         if missingAssets + damagedAssets > 0 {
             return
                 "The backup was created, but some assets have no intact copy, neither in the data folder nor in an earlier "

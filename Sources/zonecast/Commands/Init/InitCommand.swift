@@ -172,7 +172,7 @@ struct InitCommand: AsyncParsableCommand {
         if let admin = answers.admin, !passwordStdin {
             steps.append("\(start)zonecast user password \(admin) --data \(data.shellWord)")
             if let domain = answers.domain {
-                steps.append("\(start)zonecast console link --url https://\(domain) --data \(data.shellWord)")
+                steps.append("\(start)zonecast user operator create --url https://\(domain) --data \(data.shellWord)")
             }
         }
         if isPackage {

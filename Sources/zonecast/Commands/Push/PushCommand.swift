@@ -17,11 +17,11 @@ struct PushCommand: AsyncParsableCommand {
             A device with an open notice socket needs no push. Other devices can be woken by Apple's push service \
             (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), by Firebase \
             Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes report that something changed, \
-            never what. Commands such as  zonecast push apns set  write the configuration.
+            never what. Commands such as  zonecast push set apns  write the configuration.
             Devices register themselves with push/register (zonecast.js: container.registerPush()).
             """,
         subcommands: [
-            Show.self, List.self, Test.self, Remove.self, Apns.self, Fcm.self, WebPush.self, UnifiedPush.self,
+            Show.self, List.self, SetUp.self, Test.self, Delete.self,
         ]
     )
 
@@ -151,7 +151,7 @@ struct PushCommand: AsyncParsableCommand {
         }
     }
 
-    struct Remove: ParsableCommand {
+    struct Delete: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Delete a device. A running relay applies this at its next start."
         )
@@ -188,7 +188,7 @@ extension PushTarget {
     }
 }
 
-/// `zonecast push apns|fcm|webpush|unifiedpush`: configures one service.
+/// `zonecast push set apns|fcm|webpush|unifiedpush`: configures one service.
 extension PushCommand {
     /// The options that select the configuration file.
     struct FileOption: ParsableArguments {
@@ -241,15 +241,15 @@ extension PushCommand {
         static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
     }
 
-    struct Apns: AsyncParsableCommand {
+    struct SetUp: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Apple's push service.",
-            subcommands: [SetUp.self, Show.self, Test.self]
+            commandName: "set",
+            abstract: "Write a push service to the configuration.",
+            subcommands: [Apns.self, Fcm.self, WebPush.self, UnifiedPush.self]
         )
 
-        struct SetUp: AsyncParsableCommand {
+        struct Apns: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
-                commandName: "set",
                 abstract: "Write Apple's keys to the configuration."
             )
 
@@ -280,17 +280,9 @@ extension PushCommand {
                 ])
             }
         }
-    }
 
-    struct Fcm: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(
-            abstract: "Firebase Cloud Messaging, for Android.",
-            subcommands: [SetUp.self, Show.self, Test.self]
-        )
-
-        struct SetUp: AsyncParsableCommand {
+        struct Fcm: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
-                commandName: "set",
                 abstract: "Write Firebase's account to the configuration."
             )
 
@@ -307,18 +299,10 @@ extension PushCommand {
                 try await file.set([("push.fcm-account-file", accountFile.map(FileOption.absolute))])
             }
         }
-    }
 
-    struct WebPush: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "webpush",
-            abstract: "Web Push, for browsers.",
-            subcommands: [SetUp.self, Show.self, Test.self]
-        )
-
-        struct SetUp: AsyncParsableCommand {
+        struct WebPush: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
-                commandName: "set",
+                commandName: "webpush",
                 abstract: "Write the operator's contact address, which push services require, to the configuration."
             )
 
@@ -330,18 +314,10 @@ extension PushCommand {
 
             func run() async throws { try await file.set([("push.contact", contact)]) }
         }
-    }
 
-    struct UnifiedPush: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "unifiedpush",
-            abstract: "UnifiedPush and ntfy, for phones without Google's services.",
-            subcommands: [SetUp.self, Show.self, Test.self]
-        )
-
-        struct SetUp: AsyncParsableCommand {
+        struct UnifiedPush: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
-                commandName: "set",
+                commandName: "unifiedpush",
                 abstract: "Write the operator's contact address or the use of plain ntfy topics to the configuration."
             )
 

@@ -132,7 +132,7 @@ enum CKToolCommands {
     }
 }
 
-/// `cktool`'s commands for records, translated to `zonecast records`.
+/// `cktool`'s commands for records, translated to `zonecast record`.
 extension CKToolCommands {
     static let records: [any ParsableCommand.Type] = [
         QueryRecords.self, GetRecord.self, CreateRecord.self, UpdateRecord.self, DeleteRecord.self, DeleteRecords.self,
@@ -164,7 +164,7 @@ extension CKToolCommands {
     }
 
     struct QueryRecords: AsyncParsableCommand {
-        static let configuration = hidden("query-records", "As: zonecast records query")
+        static let configuration = hidden("query-records", "As: zonecast record query")
 
         @Option var recordType: String
         @Option(parsing: .upToNextOption) var filters: [String] = []
@@ -174,21 +174,21 @@ extension CKToolCommands {
         func run() async throws {
             let filters = filters.flatMap { ["--filter", $0] }
             let limit = limit.map { ["--limit", "\($0)"] } ?? []
-            try await RecordsCommand.Query.parse([recordType] + filters + limit + options.arguments).run()
+            try await RecordCommand.Query.parse([recordType] + filters + limit + options.arguments).run()
         }
     }
 
     struct GetRecord: AsyncParsableCommand {
-        static let configuration = hidden("get-record", "As: zonecast records get")
+        static let configuration = hidden("get-record", "As: zonecast record show")
 
         @Option var recordName: String
         @OptionGroup var options: RecordOptions
 
-        func run() async throws { try await RecordsCommand.Get.parse([recordName] + options.arguments).run() }
+        func run() async throws { try await RecordCommand.Show.parse([recordName] + options.arguments).run() }
     }
 
     struct CreateRecord: AsyncParsableCommand {
-        static let configuration = hidden("create-record", "As: zonecast records create")
+        static let configuration = hidden("create-record", "As: zonecast record create")
 
         @Option var recordType: String
         @Option var recordName: String?
@@ -198,12 +198,12 @@ extension CKToolCommands {
         func run() async throws {
             let name = recordName.map { ["--name", $0] } ?? []
             let fields = try CKToolCommands.fields(fieldsJson)
-            try await RecordsCommand.Create.parse([recordType] + fields + name + options.arguments).run()
+            try await RecordCommand.Create.parse([recordType] + fields + name + options.arguments).run()
         }
     }
 
     struct UpdateRecord: AsyncParsableCommand {
-        static let configuration = hidden("update-record", "As: zonecast records update")
+        static let configuration = hidden("update-record", "As: zonecast record edit")
 
         @Option var recordName: String
         @Option var recordType: String?
@@ -213,21 +213,21 @@ extension CKToolCommands {
         func run() async throws {
             let type = recordType.map { ["--type", $0] } ?? []
             let fields = try CKToolCommands.fields(fieldsJson)
-            try await RecordsCommand.Update.parse([recordName] + fields + type + options.arguments).run()
+            try await RecordCommand.Edit.parse([recordName] + fields + type + options.arguments).run()
         }
     }
 
     struct DeleteRecord: AsyncParsableCommand {
-        static let configuration = hidden("delete-record", "As: zonecast records delete")
+        static let configuration = hidden("delete-record", "As: zonecast record delete")
 
         @Option var recordName: String
         @OptionGroup var options: RecordOptions
 
-        func run() async throws { try await RecordsCommand.Delete.parse([recordName] + options.arguments).run() }
+        func run() async throws { try await RecordCommand.Delete.parse([recordName] + options.arguments).run() }
     }
 
     struct DeleteRecords: AsyncParsableCommand {
-        static let configuration = hidden("delete-records", "As: zonecast records delete-many")
+        static let configuration = hidden("delete-records", "As: zonecast record delete --type")
 
         @Option var recordType: String
         @Option(parsing: .upToNextOption) var filters: [String] = []
@@ -235,11 +235,11 @@ extension CKToolCommands {
 
         func run() async throws {
             let filters = filters.flatMap { ["--filter", $0] }
-            try await RecordsCommand.DeleteMany.parse([recordType] + filters + options.arguments).run()
+            try await RecordCommand.Delete.parse(["--type", recordType] + filters + options.arguments).run()
         }
     }
 
-    /// Converts `{"name": {"type": "stringType", "value": "Ada"}}` to arguments of `zonecast records`.
+    /// Converts `{"name": {"type": "stringType", "value": "Ada"}}` to arguments of `zonecast record`.
     private static func fields(_ json: String) throws -> [String] {
         guard let document = try? JSONDocument(parsing: Array(json.utf8)), let members = try? document.root.members()
         else {

@@ -10,7 +10,7 @@ struct ManagementOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "With --url: a token from zonecast token management create. (default: $ZONECAST_MANAGEMENT_TOKEN)",
+            "With --url: a token from zonecast token create --kind management. (default: $ZONECAST_MANAGEMENT_TOKEN)",
             valueName: "token"
         )
     )
@@ -32,7 +32,7 @@ struct ManagementOptions: ParsableArguments {
         guard let token, !token.isEmpty else {
             throw CommandFailure(
                 .usage,
-                "--url requires a management token. Create one on the relay's machine: zonecast token management create --container \(container)"
+                "--url requires a management token. Create one on the relay's machine: zonecast token create --kind management --container \(container)"
             )
         }
         return RemoteSchema(relay: relay, container: container, token: token, json: json)

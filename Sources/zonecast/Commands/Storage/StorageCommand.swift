@@ -9,11 +9,10 @@ struct StorageCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "storage",
         abstract: "Show the files of a data folder; compact and copy it.",
-        subcommands: [Info.self, Compact.self, Copy.self],
-        defaultSubcommand: Info.self
+        subcommands: [Show.self, Compact.self, Copy.self]
     )
 
-    struct Info: ParsableCommand {
+    struct Show: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show each container's files: records, log, assets, and the layout's version."
         )

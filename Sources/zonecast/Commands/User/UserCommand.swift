@@ -10,10 +10,10 @@ import Wire
 struct UserCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "user",
-        abstract: "Create, list, sign in, export and delete users, and set their quotas.",
+        abstract: "Create, list, edit, sign in, export and delete users; roles, operators, issuers of identity tokens.",
         subcommands: [
-            Add.self, List.self, Show.self, SignIn.self, Password.self, Profile.self, Quota.self, Sessions.self,
-            Disable.self, Export.self, Delete.self,
+            Create.self, List.self, Show.self, Edit.self, Disable.self, Delete.self, Export.self, Password.self,
+            SignIn.self, RoleCommand.self, OperatorCommand.self, IssuerCommand.self,
         ]
     )
 
@@ -28,7 +28,7 @@ struct UserCommand: ParsableCommand {
         }
     }
 
-    struct Add: ParsableCommand {
+    struct Create: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Create a user. The password has at least 8 characters."
         )
@@ -99,7 +99,7 @@ struct UserCommand: ParsableCommand {
                 rows,
                 as: "users",
                 heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
-                empty: "There are no users yet. Create one: zonecast user add EMAIL"
+                empty: "There are no users yet. Create one: zonecast user create EMAIL"
             ) {
                 [
                     $0.devName.map { "dev-\($0)" } ?? $0.subject ?? $0.email ?? "",
@@ -114,8 +114,7 @@ struct UserCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "sign-in",
             abstract: "Create a web auth token for a user, as a sign-in does.",
-            discussion: "Needs no password: write access to the data folder is enough to act for its users.",
-            aliases: ["create"]
+            discussion: "Needs no password: write access to the data folder is enough to act for its users."
         )
 
         @Argument(help: "The e-mail address.")
@@ -127,40 +126,41 @@ struct UserCommand: ParsableCommand {
         @Flag(help: "The token expires two weeks instead of 30 minutes after its last use.")
         var keepSignedIn = false
 
-        private struct Answer: Encodable {
-            var ckWebAuthToken: String
-            var userRecordName: String
-        }
-
         func run() throws {
-            let started = try options.change("user.sign-in", email, in: home.home) { store in
-                let account = try UserCommand.account(email, in: store)
-                guard !account.isDisabled else {
-                    throw CommandFailure(
-                        .notAllowed,
-                        "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
-                    )
-                }
-                try store.requireContainer(home.container)
-                return try RelayAPI.SignIn.start(
-                    for: account.id,
-                    in: home.home,
-                    kind: keepSignedIn ? .kept : .brief,
-                    directory: store,
-                    time: .system,
-                    random: .system
-                )
-            }
-            if options.json {
-                try Terminal.say(
-                    json: Answer(ckWebAuthToken: started.webToken, userRecordName: started.user.recordName)
-                )
-            } else {
-                Terminal.say(started.webToken, as: "web auth token    ")
-                Terminal.tell("user record name  \(started.user)")
-                Terminal.tell("In a URL query, write + / = as %2B %2F %3D.")
-            }
+            try UserCommand.signIn(email, in: home.home, keepSignedIn: keepSignedIn, options)
         }
+    }
+
+    /// Creates a web auth token for a user and prints it.
+    static func signIn(_ email: String, in home: ContainerEnvironment, keepSignedIn: Bool, _ options: FolderOptions)
+        throws
+    {
+        let started = try options.change("user.sign-in", email, in: home) { store in
+            let account = try UserCommand.account(email, in: store)
+            guard !account.isDisabled else {
+                throw CommandFailure(
+                    .notAllowed,
+                    "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
+                )
+            }
+            try store.requireContainer(home.container)
+            return try RelayAPI.SignIn.start(
+                for: account.id,
+                in: home,
+                kind: keepSignedIn ? .kept : .brief,
+                directory: store,
+                time: .system,
+                random: .system
+            )
+        }
+        if options.json {
+            return try Terminal.say(
+                json: ["ckWebAuthToken": started.webToken, "userRecordName": started.user.recordName]
+            )
+        }
+        Terminal.say(started.webToken, as: "web auth token    ")
+        Terminal.tell("user record name  \(started.user)")
+        Terminal.tell("In a URL query, write + / = as %2B %2F %3D.")
     }
 
     struct Password: ParsableCommand {
@@ -211,27 +211,45 @@ struct UserCommand: ParsableCommand {
         }
     }
 
-    struct Profile: ParsableCommand {
+    struct Edit: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Edit a user's name and telephone number.",
+            abstract: "Edit a user's name, telephone number and quota.",
             discussion: """
-                Other users see them only if the user allows discovery, separately for each app.
+                Other users see name and number only if the user allows discovery, separately for each app. The quota is that of the \
+                private database of each container; a running relay applies it within a second. Users above it keep their data but \
+                cannot store more. For all users: quota.private in the configuration.
                 """
         )
 
-        @Argument(help: "The e-mail address.")
+        @Argument(help: "The e-mail address, or dev-NAME.")
         var email: String
 
         @OptionGroup var person: PersonOptions
+
+        @Option(help: ArgumentHelp("Such as 500MB or 5GB; 0: no limit; or 'configured'.", valueName: "size"))
+        var quota: String?
+
         @OptionGroup var options: FolderOptions
 
         func validate() throws {
-            if person.isEmpty { throw ValidationError("Add --given-name, --family-name or --phone.") }
+            if person.isEmpty, quota == nil {
+                throw ValidationError("Add --given-name, --family-name, --phone or --quota.")
+            }
+            guard let quota, quota != "configured", ByteSize(quota) == nil else { return }
+            throw ValidationError("'\(quota)' is not a size. Write it like 500MB, 5GB or 1000000, or 'configured'.")
         }
 
         func run() throws {
-            try options.withDirectory { store in
-                try person.write(to: try UserCommand.account(email, in: store), in: store)
+            if !person.isEmpty {
+                try options.withDirectory { store in
+                    try person.write(to: try UserCommand.account(email, in: store), in: store)
+                }
+            }
+            if let quota {
+                let bytes = ByteSize(quota).map { $0.bytes == 0 ? .max : $0.bytes }
+                try options.change("user.quota", email) {
+                    try $0.setPrivateQuota(bytes, of: try UserCommand.account(email, in: $0).id)
+                }
             }
             try options.confirm("changed")
         }
@@ -277,7 +295,7 @@ struct UserCommand: ParsableCommand {
     }
 }
 
-/// Information, quota and sessions of one user.
+/// Information and sessions of one user.
 extension UserCommand {
     struct Show: ParsableCommand {
         static let configuration = CommandConfiguration(
@@ -347,108 +365,46 @@ extension UserCommand {
         }
     }
 
-    struct Quota: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            abstract: "Show or set a user's quota for the private database of each container.",
-            discussion: """
-                Without --set or --reset, shows it. A running relay applies a change within a second. Users above the quota keep their \
-                data but cannot store more. For all users: quota.private in the configuration.
-                """
-        )
+    private struct SessionRow: Encodable {
+        var container: String
+        var environment: String
+        var keptSignedIn: Bool
+        var created: String
+        var used: String?
 
-        @Argument(help: "The e-mail address, or dev-NAME.")
-        var email: String
-
-        @Option(help: ArgumentHelp("Such as 500MB, 5GB or 1000000; 0: no limit.", valueName: "size"))
-        var set: String?
-
-        @Flag(help: "Reset to the configured quota.")
-        var reset = false
-
-        @OptionGroup var options: FolderOptions
-
-        private struct Answer: Encodable {
-            var user: String
-            var privateQuota: Int64?
-        }
-
-        func validate() throws {
-            if set != nil, reset { throw ValidationError("Use --set or --reset, not both.") }
-            guard let set, ByteSize(set) == nil else { return }
-            throw ValidationError("'\(set)' is not a size. Write it like 500MB, 5GB or 1000000.")
-        }
-
-        func run() throws {
-            let bytes: Int64?
-            if let size = set.flatMap({ ByteSize($0) }) {
-                bytes = size.bytes
-                try change("user.quota") { try $0.setPrivateQuota(size.bytes == 0 ? .max : size.bytes, of: $1) }
-            } else if reset {
-                bytes = nil
-                try change("user.quota") { try $0.setPrivateQuota(nil, of: $1) }
-            } else {
-                let found = try options.withDirectory {
-                    try $0.privateQuota(of: try UserCommand.account(email, in: $0).id)
-                }
-                bytes = found == .max ? 0 : found
-            }
-            if options.json { return try Terminal.say(json: Answer(user: email, privateQuota: bytes)) }
-            Terminal.say("\(email)  \(UserCommand.words(ofQuota: bytes))")
-        }
-
-        private func change(_ action: String, _ body: (AccountStore, Account.ID) throws -> Void) throws {
-            try options.change(action, email) { try body($0, try UserCommand.account(email, in: $0).id) }
+        init(_ session: Session) {
+            container = session.home.container.name
+            environment = session.home.environment.rawValue
+            keptSignedIn = session.kind == .kept
+            created = session.created.iso8601
+            used = session.used?.iso8601
         }
     }
 
-    struct Sessions: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List a user's sessions, or revoke them.")
-
-        @Argument(help: "The e-mail address, or dev-NAME.")
-        var email: String
-
-        @Flag(help: "Revoke all sessions. A running relay closes their sockets within two seconds.")
-        var end = false
-
-        @OptionGroup var options: FolderOptions
-
-        private struct Row: Encodable {
-            var container: String
-            var environment: String
-            var keptSignedIn: Bool
-            var created: String
-            var used: String?
+    /// Lists a user's sessions.
+    static func listSessions(of email: String, _ filter: HomeFilter, _ options: FolderOptions) throws {
+        let rows = try options.withDirectory { store in
+            try store.sessions(of: try UserCommand.account(email, in: store).id).filter { filter.admits($0.home) }
+                .map(SessionRow.init)
         }
+        try options.list(
+            rows,
+            as: "sessions",
+            heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
+            empty: "\(email) has no sessions."
+        ) { [$0.container, $0.environment, $0.created, $0.used ?? "-"] }
+    }
 
-        func run() throws {
-            let rows = try options.withDirectory { store in
-                try store.sessions(of: try UserCommand.account(email, in: store).id).map {
-                    Row(
-                        container: $0.home.container.name,
-                        environment: $0.home.environment.rawValue,
-                        keptSignedIn: $0.kind == .kept,
-                        created: $0.created.iso8601,
-                        used: $0.used?.iso8601
-                    )
-                }
-            }
-            guard end else {
-                return try options.list(
-                    rows,
-                    as: "sessions",
-                    heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
-                    empty: "\(email) has no sessions."
-                ) { [$0.container, $0.environment, $0.created, $0.used ?? "-"] }
-            }
-            try options.change("user.sign-out", email) {
-                try $0.revokeSessions(of: try UserCommand.account(email, in: $0).id, in: nil)
-            }
-            if options.json {
-                try Terminal.say(json: ["ended": rows.count])
-            } else {
-                Terminal.tell("revoked  \(rows.count)")
-            }
+    /// Revokes all sessions of a user.
+    static func revokeSessions(of email: String, _ options: FolderOptions) throws {
+        let count = try options.change("user.sign-out", email) { store in
+            let account = try UserCommand.account(email, in: store).id
+            let count = try store.sessions(of: account).count
+            try store.revokeSessions(of: account, in: nil)
+            return count
         }
+        if options.json { return try Terminal.say(json: ["revoked": count]) }
+        Terminal.tell("revoked  \(count)")
     }
 
     static func words(ofQuota bytes: Int64?) -> String {
@@ -457,26 +413,6 @@ extension UserCommand {
         case 0: "no limit"
         case let bytes?: ByteText.of(bytes)
         }
-    }
-}
-
-/// A number of bytes such as `500MB`, `5 GB` or `1000000`; powers of ten.
-struct ByteSize: Hashable {
-    var bytes: Int64
-
-    init?(_ text: String) {
-        let units: [(String, Int64)] = [
-            ("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1), ("", 1),
-        ]
-        let text = text.uppercased().filter { $0 != " " && $0 != "_" }
-        for (unit, factor) in units where text.hasSuffix(unit) {
-            guard let number = Int64(text.dropLast(unit.count)), number >= 0 else { return nil }
-            let (bytes, isTooMuch) = number.multipliedReportingOverflow(by: factor)
-            guard !isTooMuch else { return nil }
-            self.bytes = bytes
-            return
-        }
-        return nil
     }
 }
 

@@ -35,7 +35,7 @@ final class Relay {
         let email = "bench@example.com"
         try Shell.run(
             program,
-            ["user", "add", email, "--password-stdin", "--data", data, "--json"],
+            ["user", "create", email, "--password-stdin", "--data", data, "--json"],
             input: "correct horse\n"
         )
         let session = try Shell.run(program, ["user", "sign-in", email] + scope)

@@ -6,7 +6,7 @@ import RelayGateways
 import RelayStore
 import Wire
 
-/// `zonecast issuer`: manages the issuers whose identity tokens (JWT) a container accepts for sign-in.
+/// `zonecast user issuer`: manages the issuers whose identity tokens (JWT) a container accepts for sign-in.
 struct IssuerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "issuer",
@@ -14,7 +14,7 @@ struct IssuerCommand: AsyncParsableCommand {
         discussion: """
             An app whose users sign in elsewhere sends their identity token to users/signin and gets a web auth token.
             """,
-        subcommands: [Add.self, List.self, Remove.self, Check.self]
+        subcommands: [Create.self, List.self, Delete.self, Check.self]
     )
 
     struct ContainerOption: ParsableArguments {
@@ -22,7 +22,7 @@ struct IssuerCommand: AsyncParsableCommand {
         var container: ContainerID
     }
 
-    struct Add: AsyncParsableCommand {
+    struct Create: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Create or edit a trusted issuer. Applies to a running relay at once."
         )
@@ -113,7 +113,7 @@ struct IssuerCommand: AsyncParsableCommand {
             case .success(let keys): Terminal.tell("keys     \(keys.count)")
             case .failure(let fault): Terminal.tell("keys     none yet: \(fault.description)")
             }
-            Terminal.tell("Try a token:  zonecast issuer check --container \(place.container) < token")
+            Terminal.tell("Try a token:  zonecast user issuer check --container \(place.container) < token")
         }
 
         private static func isAddress(_ text: String) -> Bool {
@@ -140,7 +140,7 @@ struct IssuerCommand: AsyncParsableCommand {
                 rows,
                 as: "issuers",
                 heading: ["CONTAINER", "ISSUER", "AUDIENCE", "ALGORITHMS", "KEYS"],
-                empty: "No container trusts an issuer. To create one, see: zonecast issuer add --help"
+                empty: "No container trusts an issuer. To create one, see: zonecast user issuer create --help"
             ) {
                 [
                     $0.container, $0.issuer, $0.audiences.joined(separator: " "),
@@ -150,7 +150,7 @@ struct IssuerCommand: AsyncParsableCommand {
         }
     }
 
-    struct Remove: ParsableCommand {
+    struct Delete: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Delete a trusted issuer and revoke its users' sessions in the container."
         )

@@ -3,19 +3,19 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast role`: assigns the roles that a schema declares for the public database.
+/// `zonecast user role`: assigns the roles that a schema declares for the public database.
 ///
 /// See Errors.md, "Database scopes".
 struct RoleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "role",
-        abstract: "Assign the roles that a schema declares to users, and remove them.",
+        abstract: "Grant the roles that a schema declares to users, and revoke them.",
         discussion: """
             A role has the permissions that the schema grants it; a user has those of all their roles.
             WRITE includes READ. CREATE includes reading and writing the user's own records of the type, and no others.
             A running relay applies a change at once. Each environment has its own roles.
             """,
-        subcommands: [Give.self, Take.self, List.self]
+        subcommands: [Grant.self, List.self, Revoke.self]
     )
 
     struct Assignment: ParsableArguments {
@@ -76,16 +76,16 @@ struct RoleCommand: ParsableCommand {
         }
     }
 
-    struct Give: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Assign a role to a user.")
+    struct Grant: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Grant a role to a user.")
 
         @OptionGroup var assignment: Assignment
 
         func run() throws { try assignment.change("role.give") { $0.insert($1) } }
     }
 
-    struct Take: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Remove a role from a user.")
+    struct Revoke: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Revoke a role of a user.")
 
         @OptionGroup var assignment: Assignment
 
@@ -110,7 +110,7 @@ struct RoleCommand: ParsableCommand {
                 rows,
                 as: "users",
                 heading: ["USER", "ROLES"],
-                empty: "No user has a role. Assign one: zonecast role give ROLE USER --container \(home.container)"
+                empty: "No user has a role. Grant one: zonecast user role grant ROLE USER --container \(home.container)"
             ) { [$0.userRecordName, $0.roles.joined(separator: ", ")] }
         }
     }

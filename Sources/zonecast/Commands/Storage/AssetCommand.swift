@@ -4,16 +4,16 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast assets`: lists, verifies and removes assets.
-struct AssetsCommand: ParsableCommand {
+/// `zonecast asset`: lists, verifies and removes assets.
+struct AssetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "assets",
+        commandName: "asset",
         abstract: "List and verify a container's assets.",
         discussion: """
             An asset is a file named by the hash of its content. The running relay deletes assets that no record uses, an hour \
-            after assets.upload-lifetime and assets.receipt-lifetime have expired; gc does so while no relay is running.
+            after assets.upload-lifetime and assets.receipt-lifetime have expired; clean does so while no relay is running.
             """,
-        subcommands: [List.self, Verify.self, Collect.self]
+        subcommands: [List.self, Verify.self, Clean.self]
     )
 
     struct List: ParsableCommand {
@@ -39,7 +39,7 @@ struct AssetsCommand: ParsableCommand {
         }
 
         func run() throws {
-            let all = try AssetsCommand.files(home, options)?.assets ?? []
+            let all = try AssetCommand.files(home, options)?.assets ?? []
             let unused = all.filter { !$0.isUsed }
             let answer = Answer(
                 assets: all.count,
@@ -80,7 +80,7 @@ struct AssetsCommand: ParsableCommand {
         }
 
         func run() throws {
-            guard let files = try AssetsCommand.files(home, options) else {
+            guard let files = try AssetCommand.files(home, options) else {
                 return try say(Answer(assets: 0, damaged: [], missing: [], copies: [:]))
             }
             let damaged = files.assets.filter { !files.isWhole($0) }.map(\.hash)
@@ -124,9 +124,8 @@ struct AssetsCommand: ParsableCommand {
         }
     }
 
-    struct Collect: AsyncParsableCommand {
+    struct Clean: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "gc",
             abstract: "Delete the assets that no record uses. A running relay does this itself.",
             discussion: """
                 Deletes only assets older than --older-than, since an asset is uploaded before its record is saved. While a relay \
@@ -136,8 +135,8 @@ struct AssetsCommand: ParsableCommand {
 
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
-        @Option(help: ArgumentHelp("The minimum age of an asset.", valueName: "hours"))
-        var olderThan = 6
+        @Option(help: ArgumentHelp("The minimum age of an asset, such as 6h.", valueName: "duration"))
+        var olderThan = CommandDuration(seconds: 6 * 3_600)
         @Flag(help: "Only show what would be deleted.")
         var dryRun = false
 
@@ -148,13 +147,13 @@ struct AssetsCommand: ParsableCommand {
         }
 
         func validate() throws {
-            guard (0...876_000).contains(olderThan) else {
-                throw ValidationError("--older-than is a number of hours from 0 to 876000.")
+            guard olderThan.seconds <= 876_000 * 3_600 else {
+                throw ValidationError("--older-than takes 0 to 36500d.")
             }
         }
 
         func run() async throws {
-            let limit = TimeSource.system.now() + .seconds(-3600 * olderThan)
+            let limit = TimeSource.system.now() + .seconds(-olderThan.seconds)
             let before = try unused(until: limit)
             guard !dryRun, !before.isEmpty else {
                 return try say(before.count, before.reduce(0) { $0 + $1.bytes }, isDone: !dryRun)
@@ -179,7 +178,7 @@ struct AssetsCommand: ParsableCommand {
         }
 
         private func unused(until limit: Timestamp) throws -> [StoreFiles.Asset] {
-            try AssetsCommand.files(home, options)?.assets.filter { !$0.isUsed && $0.came < limit } ?? []
+            try AssetCommand.files(home, options)?.assets.filter { !$0.isUsed && $0.came < limit } ?? []
         }
 
         private func say(_ count: Int, _ bytes: Int64, isDone: Bool) throws {

@@ -6,26 +6,41 @@ import RelayCore
 import RelayStore
 import ZoneKit
 
-/// `zonecast console`: manages operators and shows the audit log.
-struct ConsoleCommand: AsyncParsableCommand {
+/// `zonecast user operator`: manages the operators of the console.
+struct OperatorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "console",
-        abstract: "Manage the operators of the relay's console and show its audit log.",
+        commandName: "operator",
+        abstract: "Create, list and delete the operators of the relay's console.",
         discussion: """
             The console is at /console/ if  console: true  is set (or --dev). Works while the relay is running.
             """,
-        subcommands: [Link.self, Operators.self, Remove.self, Audit.self]
+        subcommands: [Create.self, List.self, Password.self, Delete.self]
     )
 
-    struct Link: AsyncParsableCommand {
+    struct Create: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Print a one-time link to the console: one use, 15 minutes.",
-            discussion: "It creates a new operator; with --operator it resets that operator's password."
+            abstract: "Print a one-time link to the console that creates an operator: one use, 15 minutes."
         )
 
-        @Option(help: ArgumentHelp("An operator whose password is to be reset.", valueName: "name"))
-        var `operator`: String?
+        @OptionGroup var link: LinkOptions
 
+        func run() async throws { try await link.make(for: nil) }
+    }
+
+    struct Password: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print a one-time link with which an operator sets a new password."
+        )
+
+        @Argument(help: "The operator's name.")
+        var name: String
+
+        @OptionGroup var link: LinkOptions
+
+        func run() async throws { try await link.make(for: name) }
+    }
+
+    struct LinkOptions: ParsableArguments {
         @Option(
             help: ArgumentHelp(
                 "The relay's address for browsers. (default: public-url, else the running relay's)",
@@ -41,9 +56,10 @@ struct ConsoleCommand: AsyncParsableCommand {
             throw ValidationError("'\(url)' is not an address such as https://sync.example.org.")
         }
 
-        func run() async throws {
-            let code = try options.change("operator.link", `operator` ?? "new operator") { store in
-                try store.makeOperatorLink(for: `operator`)
+        /// Creates a link and prints it; `name` is the operator whose password it sets.
+        func make(for name: String?) async throws {
+            let code = try options.change("operator.link", name ?? "new operator") { store in
+                try store.makeOperatorLink(for: name)
             }
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
             let publicURL = await publicURL()
@@ -83,7 +99,7 @@ struct ConsoleCommand: AsyncParsableCommand {
         }
     }
 
-    struct Operators: ParsableCommand {
+    struct List: ParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the operators.")
 
         @OptionGroup var options: FolderOptions
@@ -100,12 +116,12 @@ struct ConsoleCommand: AsyncParsableCommand {
                 rows,
                 as: "operators",
                 heading: ["OPERATOR", "CREATED"],
-                empty: "There are no operators yet. Create one: zonecast console link"
+                empty: "There are no operators yet. Create one: zonecast user operator create"
             ) { [$0.name, $0.created] }
         }
     }
 
-    struct Remove: ParsableCommand {
+    struct Delete: ParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Delete an operator and revoke their sessions.")
 
         @Argument(help: "The operator's name.")
@@ -116,47 +132,6 @@ struct ConsoleCommand: AsyncParsableCommand {
         func run() throws {
             try options.change("operator.remove", name) { try $0.removeOperator(name) }
             try options.confirm("deleted")
-        }
-    }
-
-    struct Audit: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Show the audit log, newest first.")
-
-        @Option(help: ArgumentHelp("How many entries.", valueName: "count"))
-        var limit = 50
-
-        @OptionGroup var options: FolderOptions
-
-        private struct Row: Encodable {
-            var at: String
-            var actor: String
-            var action: String
-            var container: String?
-            var environment: String?
-            var subject: String
-        }
-
-        func validate() throws {
-            guard (1...100_000).contains(limit) else { throw ValidationError("--limit is a number from 1 to 100000.") }
-        }
-
-        func run() throws {
-            let rows = try options.withDirectory { try $0.auditEntries(limit: limit) }.map {
-                Row(
-                    at: $0.at.iso8601,
-                    actor: $0.actor,
-                    action: $0.action,
-                    container: $0.home?.container.name,
-                    environment: $0.home?.environment.rawValue,
-                    subject: $0.subject
-                )
-            }
-            try options.list(
-                rows,
-                as: "entries",
-                heading: ["TIME", "ACTOR", "ACTION", "CONTAINER", "SUBJECT"],
-                empty: "The audit log is empty."
-            ) { [$0.at, $0.actor, $0.action, $0.container ?? "-", $0.subject] }
         }
     }
 }

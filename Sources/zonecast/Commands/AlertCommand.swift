@@ -5,20 +5,19 @@ import RelayCore
 import RelayServer
 import RelayStore
 
-/// `zonecast alerts`: shows and configures alerts.
-struct AlertsCommand: AsyncParsableCommand {
+/// `zonecast alert`: shows and configures alerts.
+struct AlertCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "alerts",
+        commandName: "alert",
         abstract: "Show what a running relay checks, set limits, mute an alert, send a test.",
         discussion: """
             A relay sends alerts to one webhook (alerts.webhook): Slack, ntfy, Alertmanager or your own program. It cannot report its own failure: \
             let another program poll GET /readyz, or use Prometheus (Deploy/monitoring).
             """,
-        subcommands: [Show.self, Limit.self, Mute.self, Test.self],
-        defaultSubcommand: Show.self
+        subcommands: [List.self, Edit.self, Test.self]
     )
 
-    struct Show: AsyncParsableCommand {
+    struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the alerts with their limits."
         )
@@ -45,7 +44,7 @@ struct AlertsCommand: AsyncParsableCommand {
             let settings = try await settings.read(options)
             try FolderOptions(data: settings.data).withDirectory { _ in }
             let receiver = settings.alerts.receiver
-            let overrides = try AlertsCommand.overrides(in: settings.data)
+            let overrides = try AlertCommand.overrides(in: settings.data)
             let now = TimeSource.system.now()
             let rows = AlertRule.all.map { rule in
                 Row(
@@ -72,57 +71,63 @@ struct AlertsCommand: AsyncParsableCommand {
             )
             Terminal.tell("")
             Terminal.tell(
-                receiver.map { "sent to: \($0). Test it: zonecast alerts test" }
+                receiver.map { "sent to: \($0). Test it: zonecast alert test" }
                     ?? "No webhook is configured. Set alerts.webhook; see: zonecast config reference"
             )
         }
     }
 
-    struct Limit: ParsableCommand {
+    struct Edit: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract:
-                "Set an alert's limit, in its unit: bytes, milliseconds, percent or days. Applies to a running relay."
+            abstract: "Set an alert's limit, or mute it. Applies to a running relay."
         )
 
         @Argument(help: "The alert's id, as in the list.")
         var id: String
-        @Argument(help: "The limit; if omitted, the default is restored.")
-        var limit: Double?
+        @Option(
+            help: "The limit in the alert's unit: bytes (20GB), milliseconds, percent or days; or 'default'."
+        )
+        var limit: String?
+        @Option(help: ArgumentHelp("How long to mute it, such as 24h, up to a year; 0 unmutes.", valueName: "duration"))
+        var mute: CommandDuration?
         @OptionGroup var options: FolderOptions
 
-        func run() throws {
-            guard limit.map({ $0.isFinite && $0 >= 0 }) ?? true else {
-                throw CommandFailure(.usage, "A limit is a number, 0 or more.")
-            }
-            let rule = try AlertsCommand.change(id, options, "alert.limit") { $0.limits[id] = limit }
-            if options.json { return try Terminal.say(json: ["limit": limit ?? rule.limit]) }
-            Terminal.tell(
-                "\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(limit ?? rule.limit))"
-            )
+        private struct Answer: Encodable {
+            var limit: Double?
+            var mutedUntil: String?
         }
-    }
 
-    struct Mute: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            abstract: "Mute an alert for some hours; 0 unmutes it."
-        )
-
-        @Argument(help: "The alert's id, as in the list.")
-        var id: String
-        @Option(help: "The duration in hours, up to a year.")
-        var hours = 24
-        @OptionGroup var options: FolderOptions
+        func validate() throws {
+            if limit == nil, mute == nil { throw ValidationError("Add --limit or --mute.") }
+            if let mute, mute.seconds > 366 * 86_400 { throw ValidationError("--mute takes 0 to 366d.") }
+        }
 
         func run() throws {
-            guard (0...8_784).contains(hours) else {
-                throw CommandFailure(.usage, "--hours is a number from 0 to 8784.")
+            let number = limit.flatMap { Double($0) ?? ByteSize($0).map { Double($0.bytes) } }
+            if let limit, limit != "default" {
+                guard let number, number.isFinite, number >= 0 else {
+                    throw CommandFailure(
+                        .usage,
+                        "'\(limit)' is not a limit. Write a number of 0 or more, or 'default'."
+                    )
+                }
             }
-            let until = TimeSource.system.now() + .seconds(3_600 * hours)
-            let rule = try AlertsCommand.change(id, options, "alert.mute") {
-                $0.muted[id] = hours > 0 ? until.milliseconds : nil
+            let until = mute.flatMap { $0.seconds == 0 ? nil : TimeSource.system.now() + .seconds($0.seconds) }
+            let rule = try AlertCommand.change(id, options, limit == nil ? "alert.mute" : "alert.limit") {
+                if limit != nil { $0.limits[id] = number }
+                if mute != nil { $0.muted[id] = until?.milliseconds }
             }
-            if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : nil]) }
-            Terminal.tell(hours > 0 ? "\(rule.name): muted until \(until.iso8601)" : "\(rule.name): unmuted")
+            if options.json {
+                guard limit != nil else { return try Terminal.say(json: ["mutedUntil": until?.iso8601]) }
+                return try Terminal.say(json: Answer(limit: number ?? rule.limit, mutedUntil: until?.iso8601))
+            }
+            if limit != nil {
+                let limit = rule.shown(number ?? rule.limit)
+                Terminal.tell("\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(limit)")
+            }
+            if mute != nil {
+                Terminal.tell("\(rule.name): \(until.map { "muted until \($0.iso8601)" } ?? "unmuted")")
+            }
         }
     }
 
@@ -135,7 +140,7 @@ struct AlertsCommand: AsyncParsableCommand {
 
         func run() async throws {
             let settings = try await settings.read().alerts
-            guard let webhook = try AlertWebhook(settings, relay: "zonecast alerts test") else {
+            guard let webhook = try AlertWebhook(settings, relay: "zonecast alert test") else {
                 throw CommandFailure(
                     .failed,
                     "No webhook is configured. Set alerts.webhook; see: zonecast config reference"
@@ -161,7 +166,7 @@ struct AlertsCommand: AsyncParsableCommand {
         _ body: (inout AlertOverrides) -> Void
     ) throws -> AlertRule {
         guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
-            throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alerts")
+            throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alert list")
         }
         try options.change(action, id) { _ in
             var overrides = try overrides(in: options.folder)

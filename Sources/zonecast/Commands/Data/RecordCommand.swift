@@ -6,18 +6,17 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// `zonecast records`: reads and writes records of a running relay.
-struct RecordsCommand: AsyncParsableCommand {
+/// `zonecast record`: reads and writes records of a running relay.
+struct RecordCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "records",
+        commandName: "record",
         abstract: "Query, read and write records of a running relay.",
         subcommands: [
-            Query.self, Get.self, Create.self, Update.self, Delete.self, DeleteMany.self, Changes.self, Export.self,
-            Import.self,
+            Query.self, Show.self, Create.self, Edit.self, Delete.self, Changes.self, Import.self, Export.self,
         ]
     )
 
-    struct Get: AsyncParsableCommand {
+    struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Show records by their names.")
 
         @Argument(help: "The records' names.")
@@ -26,7 +25,7 @@ struct RecordsCommand: AsyncParsableCommand {
         @OptionGroup var remote: RemoteOptions
 
         func run() async throws {
-            let records = try await RecordsCommand.lookup(names, in: zone, remote)
+            let records = try await RecordCommand.lookup(names, in: zone, remote)
             try RecordTable.say(records.filter { $0["serverErrorCode"] == nil }, json: remote.json, empty: "")
             guard let missing = records.first(where: { $0["serverErrorCode"] != nil }) else { return }
             let reason = missing.text("reason") ?? ""
@@ -66,7 +65,7 @@ struct RecordsCommand: AsyncParsableCommand {
         }
     }
 
-    struct Update: AsyncParsableCommand {
+    struct Edit: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Edit fields of a record.",
             discussion: "With --tag, only if the record has not changed since; otherwise unconditionally."
@@ -84,7 +83,7 @@ struct RecordsCommand: AsyncParsableCommand {
         @OptionGroup var remote: RemoteOptions
 
         func run() async throws {
-            if type == nil, let record = try await RecordsCommand.lookup([name], in: zone, remote).first,
+            if type == nil, let record = try await RecordCommand.lookup([name], in: zone, remote).first,
                 record.text("serverErrorCode") == "NOT_FOUND"
             {
                 throw CommandFailure(.failed, "There is no record \(name) in \(zone.zone). Add --type to create it.")
@@ -92,19 +91,6 @@ struct RecordsCommand: AsyncParsableCommand {
             let kind = tag == nil ? "forceUpdate" : "update"
             let write = RecordWrite(kind, name: name, type: type, tag: tag, fields: fields)
             try await RecordWrite.perform([write], in: zone, remote)
-        }
-    }
-
-    struct Delete: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Delete records by their names.")
-
-        @Argument(help: "The records' names.")
-        var names: [String]
-        @OptionGroup var zone: ZoneOptions
-        @OptionGroup var remote: RemoteOptions
-
-        func run() async throws {
-            try await RecordWrite.perform(names.map { RecordWrite("forceDelete", name: $0) }, in: zone, remote)
         }
     }
 }
@@ -159,8 +145,6 @@ struct RecordWrite {
 
 /// The options of a query.
 struct QueryOptions: ParsableArguments {
-    @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
-    var type: String
     @Option(
         help: ArgumentHelp(
             "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.",
@@ -174,6 +158,7 @@ struct QueryOptions: ParsableArguments {
 
     /// Passes the results to `take` page by page, at most `limit` records in total.
     func pages(
+        of type: String,
         sorts: [String] = [],
         fields: [String]? = nil,
         limit: Int?,
@@ -186,11 +171,11 @@ struct QueryOptions: ParsableArguments {
             let limit = min(left, 200)
             let answer: JSONValue
             if marker == nil {
-                let first = try await firstPage { texts in body(sorts, fields, nil, texts, limit: limit) }
+                let first = try await firstPage { texts in body(type, sorts, fields, nil, texts, limit: limit) }
                 answer = first.answer
                 texts = first.texts
             } else {
-                answer = try await remote.call("records/query", body(sorts, fields, marker, texts, limit: limit))
+                answer = try await remote.call("records/query", body(type, sorts, fields, marker, texts, limit: limit))
             }
             let records = answer.list("records")
             left -= records.count
@@ -221,6 +206,7 @@ struct QueryOptions: ParsableArguments {
     }
 
     private func body(
+        _ type: String,
         _ sorts: [String],
         _ fields: [String]?,
         _ marker: String?,
@@ -254,10 +240,12 @@ struct QueryOptions: ParsableArguments {
     }
 }
 
-extension RecordsCommand {
+extension RecordCommand {
     struct Query: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Find records of a type.")
 
+        @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
+        var type: String
         @OptionGroup var query: QueryOptions
         @Option(help: "A field to sort by, -FIELD for descending order; may be repeated.")
         var sort: [String] = []
@@ -274,43 +262,57 @@ extension RecordsCommand {
             var found: [JSONValue] = []
             let json = query.remote.json
             let fields = fields?.split(separator: ",").map(String.init)
-            try await query.pages(sorts: sort, fields: fields, limit: limit) { page in
+            try await query.pages(of: type, sorts: sort, fields: fields, limit: limit) { page in
                 // JSON lines need no column widths, so print them at once.
                 if json { try RecordTable.say(page, json: true, empty: "") } else { found += page }
             }
             if !json {
-                try RecordTable.say(found, json: false, empty: "There are no matching records of type \(query.type).")
+                try RecordTable.say(found, json: false, empty: "There are no matching records of type \(type).")
             }
         }
     }
 
-    struct DeleteMany: AsyncParsableCommand {
+    struct Delete: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "delete-many",
-            abstract: "Delete all records that a query finds.",
-            discussion: "Use --dry-run first: it counts the records without deleting them."
+            abstract: "Delete records by their names, or with --type all that a query finds.",
+            discussion: "With --type, use --dry-run first: it counts the records without deleting them."
         )
 
+        @Argument(help: "The records' names.")
+        var names: [String] = []
+        @Option(help: "Delete all records of this type that match --filter.")
+        var type: String?
         @OptionGroup var query: QueryOptions
-        @Flag(help: "Only count the records; delete nothing.")
+        @Flag(name: .long, help: "With --type: only count the records; delete nothing.")
         var dryRun = false
 
-        func run() async throws {
-            var names: [String] = []
-            try await query.pages(fields: [], limit: nil) { names += $0.compactMap { $0.text("recordName") } }
-            if !dryRun {
-                try await RecordWrite.perform(
-                    names.map { RecordWrite("forceDelete", name: $0) },
-                    in: query.zone,
-                    query.remote
-                )
+        func validate() throws {
+            guard type == nil else {
+                if !names.isEmpty { throw ValidationError("Use names or --type, not both.") }
+                return
             }
+            if names.isEmpty { throw ValidationError("Name the records, or add --type.") }
+            if dryRun || !query.filter.isEmpty { throw ValidationError("--filter and --dry-run need --type.") }
+        }
+
+        func run() async throws {
+            guard let type else { return try await delete(names) }
+            var names: [String] = []
+            try await query.pages(of: type, fields: [], limit: nil) {
+                names += $0.compactMap { $0.text("recordName") }
+            }
+            if !dryRun { try await delete(names) }
             // Each deleted record has a line of its own.
             guard !query.remote.json else {
                 return dryRun || names.isEmpty ? try Terminal.say(json: ["found": names.count]) : ()
             }
             let what = names.count.of("record")
             Terminal.tell(dryRun ? "\(what) would be deleted" : "\(what) deleted")
+        }
+
+        private func delete(_ names: [String]) async throws {
+            let writes = names.map { RecordWrite("forceDelete", name: $0) }
+            try await RecordWrite.perform(writes, in: query.zone, query.remote)
         }
     }
 }
@@ -360,7 +362,7 @@ struct FeedOptions: ParsableArguments {
     }
 }
 
-extension RecordsCommand {
+extension RecordCommand {
     struct Changes: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what changed in a zone, deletions included.",
@@ -372,7 +374,7 @@ extension RecordsCommand {
 
         @Option(help: ArgumentHelp("Only changes after this token.", valueName: "token"))
         var since: String?
-        @Flag(help: "Wait for further changes, until control-C.")
+        @Flag(name: .shortAndLong, help: "Wait for further changes, until control-C.")
         var follow = false
         @OptionGroup var feed: FeedOptions
 
@@ -405,7 +407,7 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print all records of a zone, one line of JSON each.",
             discussion:
-                "Import it with zonecast records import. It contains the URLs of assets, not their contents."
+                "Import it with zonecast record import. It contains the URLs of assets, not their contents."
         )
 
         @OptionGroup var feed: FeedOptions
@@ -446,7 +448,7 @@ extension RecordsCommand {
             for batch in ImportPlan(records).batches { try await save(batch) }
             guard shares > 0, !Terminal.isQuiet else { return }
             let what = shares == 1 ? "1 share was" : "\(shares) shares were"
-            Terminal.sayError("\(what) left out. To share what was imported: zonecast shares create --help")
+            Terminal.sayError("\(what) left out. To share what was imported: zonecast share create --help")
         }
 
         private func save(_ batch: [JSONDocument]) async throws {
@@ -504,7 +506,7 @@ private final class FollowedFeed: Sendable {
                 if isHere { try await self.show() }
             }
         }
-        try RecordsCommand.Changes.say(token.withLock { $0 }, json: feed.remote.json)
+        try RecordCommand.Changes.say(token.withLock { $0 }, json: feed.remote.json)
     }
 
     private func show() async throws {

@@ -5,20 +5,20 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// `zonecast shares`: manages shares, participants and permissions.
-struct SharesCommand: AsyncParsableCommand {
+/// `zonecast share`: manages shares, participants and permissions.
+struct ShareCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "shares",
+        commandName: "share",
         abstract: "Share zones and records, and manage participants.",
         discussion: """
             Works as a user of a running relay:
-              zonecast shares create Notes --title "My notes" --url … --container … --web-token …
-              zonecast shares invite Notes bob@example.org --write …
-              zonecast shares accept LINK …
+              zonecast share create Notes --title "My notes" --url … --container … --web-token …
+              zonecast share invite Notes bob@example.org --write …
+              zonecast share accept LINK …
             A share is named by its zone; for a shared hierarchy of records, add --root NAME.
             """,
         subcommands: [
-            List.self, Create.self, Invite.self, Accept.self, Participants.self, PermissionCommand.self, Stop.self,
+            Create.self, List.self, Show.self, Invite.self, Accept.self, PermissionCommand.self, Stop.self,
         ]
     )
 }
@@ -62,6 +62,22 @@ struct ShareOptions: ParsableArguments {
     /// The arguments that name the share again, for suggested commands.
     var arguments: String { zone.shellWord + (root.map { " --root \($0.shellWord)" } ?? "") }
 
+    /// Prints participants as a table.
+    func show(participants: [JSONValue]) throws {
+        if json { return participants.forEach { Terminal.say($0.line) } }
+        Terminal.say(
+            table: participants.map { participant in
+                [
+                    participant.participantTitle, participant.text("type") ?? "",
+                    participant.text("permission") ?? "", participant.text("acceptanceStatus") ?? "",
+                    participant.text("participantId") ?? "",
+                ]
+            },
+            heading: ["PARTICIPANT", "ROLE", "PERMISSION", "STATUS", "ID"],
+            empty: "There are no participants."
+        )
+    }
+
     private var zoneID: String {
         #"{"zoneName":\#(quoted(zone))\#(owner.map { #","ownerRecordName":\#(quoted($0))"# } ?? "")}"#
     }
@@ -76,7 +92,7 @@ struct ShareOptions: ParsableArguments {
             guard let share = found["share"]?.text("recordName") else {
                 throw CommandFailure(
                     .failed,
-                    "The record \(root) is not shared. Share it: zonecast shares create \(zone) --root \(root)"
+                    "The record \(root) is not shared. Share it: zonecast share create \(zone) --root \(root)"
                 )
             }
             name = share
@@ -86,7 +102,7 @@ struct ShareOptions: ParsableArguments {
         } catch let failure as CommandFailure where root == nil && failure.exit == .failed {
             throw CommandFailure(
                 .failed,
-                "The zone \(zone) is not shared as a whole. Share it: zonecast shares create \(zone)"
+                "The zone \(zone) is not shared as a whole. Share it: zonecast share create \(zone)"
             )
         }
     }
@@ -157,8 +173,8 @@ extension JSONValue {
     }
 }
 
-extension SharesCommand {
-    /// `zonecast shares list`.
+extension ShareCommand {
+    /// `zonecast share list`.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List your shares and those shared with you."
@@ -182,7 +198,7 @@ extension SharesCommand {
             Terminal.say(
                 table: rows,
                 heading: ["ZONE", "ROOT", "TITLE", "OWNER", "PERMISSION", "PARTICIPANTS", "LINK"],
-                empty: "Nothing is shared. Share a zone: zonecast shares create ZONE"
+                empty: "Nothing is shared. Share a zone: zonecast share create ZONE"
             )
         }
 
@@ -217,7 +233,7 @@ extension SharesCommand {
         }
     }
 
-    /// `zonecast shares create`.
+    /// `zonecast share create`.
     struct Create: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Share a zone, or with --root a record and all below it."
@@ -243,19 +259,19 @@ extension SharesCommand {
             } catch let failure as CommandFailure where failure.exit == .conflict && options.root == nil {
                 throw CommandFailure(
                     .conflict,
-                    "The zone \(options.zone) is already shared. List its participants: zonecast shares participants \(options.arguments)"
+                    "The zone \(options.zone) is already shared. List its participants: zonecast share show \(options.arguments)"
                 )
             }
             guard let share = made.first else { throw CommandFailure(.failed, "The relay returned no share.") }
             options.show(share)
             guard !options.json, publicRight == .none else { return }
             Terminal.sayError(
-                "The share has no participants yet. Invite people: zonecast shares invite \(options.arguments) ADDRESS …"
+                "The share has no participants yet. Invite people: zonecast share invite \(options.arguments) ADDRESS …"
             )
         }
     }
 
-    /// `zonecast shares invite`.
+    /// `zonecast share invite`.
     struct Invite: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Invite people by e-mail address, telephone number or user record name.",
@@ -310,7 +326,7 @@ extension SharesCommand {
         }
     }
 
-    /// `zonecast shares accept`.
+    /// `zonecast share accept`.
     struct Accept: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Accept a share by its link.")
         @Argument(help: "The link, or its last part.")
@@ -336,57 +352,25 @@ extension SharesCommand {
         }
     }
 
-    /// `zonecast shares participants`.
-    struct Participants: AsyncParsableCommand {
+    /// `zonecast share show`.
+    struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the participants of a share, or remove one with --remove.",
+            abstract: "List the participants of a share.",
             discussion: "Works for your own shares and for shares with you."
         )
         @OptionGroup var options: ShareOptions
-        @Option(help: "Remove the participant with this ID, address or number.")
-        var remove: String?
 
         func run() async throws {
             var options = options
-            var share = try await options.shareOfAnyKind()
-            if let remove {
-                guard options.owner == nil else {
-                    throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
-                }
-                let all = share.list("participants")
-                let kept = all.filter { !$0.isParticipant(remove) }
-                guard kept.count < all.count else {
-                    throw CommandFailure(
-                        .failed,
-                        "There is no participant \(remove). To list them, omit --remove."
-                    )
-                }
-                share = try await options.update(
-                    share,
-                    #""participants":[\#(kept.map(\.line).joined(separator: ","))]"#
-                )
-            }
-            let list = share.list("participants")
-            if options.json { return list.forEach { Terminal.say($0.line) } }
-            Terminal.say(
-                table: list.map { participant in
-                    [
-                        participant.participantTitle, participant.text("type") ?? "",
-                        participant.text("permission") ?? "", participant.text("acceptanceStatus") ?? "",
-                        participant.text("participantId") ?? "",
-                    ]
-                },
-                heading: ["PARTICIPANT", "ROLE", "PERMISSION", "STATUS", "ID"],
-                empty: "There are no participants."
-            )
+            try options.show(participants: try await options.shareOfAnyKind().list("participants"))
         }
     }
 
-    /// `zonecast shares permission`.
+    /// `zonecast share permission`.
     struct PermissionCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "permission",
-            abstract: "Edit the permission of a participant, or of anyone with the link.",
+            abstract: "Edit the permission of a participant, or of anyone with the link; remove a participant.",
             discussion: """
                 A public link and named participants exclude each other: opening the link revokes pending invitations, closing \
                 it removes those who joined by it. Both list the affected people and require --yes.
@@ -394,16 +378,28 @@ extension SharesCommand {
         )
         @OptionGroup var options: ShareOptions
         @Option(help: "none, read or write.")
-        var may: ShareRight
+        var may: ShareRight?
+        @Option(help: "Remove the participant with this ID, address or number from the share.")
+        var remove: String?
         @Option(help: "The participant's ID, address or number; if omitted, the public link.")
         var participant: String?
         @Flag(help: "Confirm, even if people lose access.")
         var yes = false
 
+        func validate() throws {
+            guard remove == nil else {
+                if may != nil || participant != nil { throw ValidationError("Use --remove alone.") }
+                return
+            }
+            if may == nil { throw ValidationError("Add --may none, --may read, --may write or --remove.") }
+        }
+
         func run() async throws {
+            if let remove { return try await delete(remove) }
+            guard let may else { return }
             let share = try await options.share()
             let list = share.list("participants")
-            guard let participant else { return try await changePublic(share, list) }
+            guard let participant else { return try await changePublic(share, list, may) }
             guard list.contains(where: { $0.isParticipant(participant) }) else {
                 throw CommandFailure(.failed, "There is no participant \(participant).")
             }
@@ -414,7 +410,25 @@ extension SharesCommand {
             options.show(try await options.update(share, #""participants":[\#(changed.joined(separator: ","))]"#))
         }
 
-        private func changePublic(_ share: JSONValue, _ list: [JSONValue]) async throws {
+        private func delete(_ remove: String) async throws {
+            var options = options
+            let share = try await options.shareOfAnyKind()
+            guard options.owner == nil else {
+                throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
+            }
+            let all = share.list("participants")
+            let kept = all.filter { !$0.isParticipant(remove) }
+            guard kept.count < all.count else {
+                throw CommandFailure(
+                    .failed,
+                    "There is no participant \(remove). To list them: zonecast share show \(options.arguments)"
+                )
+            }
+            let body = #""participants":[\#(kept.map(\.line).joined(separator: ","))]"#
+            try options.show(participants: try await options.update(share, body).list("participants"))
+        }
+
+        private func changePublic(_ share: JSONValue, _ list: [JSONValue], _ may: ShareRight) async throws {
             let isOpen = share.text("publicPermission") != "NONE"
             let lost = list.filter { one in
                 may == .none
@@ -430,7 +444,7 @@ extension SharesCommand {
         }
     }
 
-    /// `zonecast shares stop`.
+    /// `zonecast share stop`.
     struct Stop: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Stop sharing; the owner keeps everything.",
