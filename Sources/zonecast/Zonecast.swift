@@ -16,7 +16,7 @@ struct Zonecast: AsyncParsableCommand {
               zonecast container create iCloud.org.example
               zonecast token create --container iCloud.org.example
 
-            Every command takes --quiet (only the requested output, for scripts) and --no-color; most take --json.
+            Every command takes -q (only the requested output, for scripts), -v (what it does) and --no-color; most take -o json.
             Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 relay unreachable, 4 not allowed, 5 conflict.
             """,
         version: Self.version,
@@ -108,8 +108,11 @@ enum Main {
         }
         let exit: CommandExit = Zonecast.exitCode(for: error) == .validationFailure ? .usage : .failed
         let reason = Zonecast.message(for: error)
-        let hint = dashHint(arguments, reason).map { "\n\($0)" } ?? ""
-        leave(CommandFailure(exit, (reason.isEmpty ? message : reason) + hint), arguments, words: message + hint)
+        let text = reason.isEmpty ? message : reason
+        let stop = text.last.map { ".?!".contains($0) } == true ? "" : "."
+        let hint = dashHint(arguments, reason).map { " \($0)." } ?? ""
+        let help = text.contains("--help") ? "" : " For its options: \(MistypedCommand.command(in: arguments)) --help"
+        leave(CommandFailure(exit, text + stop + hint + (exit == .usage ? help : "")), arguments)
     }
 
     /// Returns the error's full text, wrapped to the terminal's width.
@@ -130,12 +133,12 @@ enum Main {
 
     /// Prints the failure to standard error; with `--json`, also as JSON on standard output unless output was written
     /// before.
-    private static func leave(_ failure: CommandFailure, _ arguments: [String], words: String? = nil) -> Never {
+    private static func leave(_ failure: CommandFailure, _ arguments: [String]) -> Never {
         struct Refusal: Encodable { var code: String, reason: String }
         if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasWrittenOutput {
             try? Terminal.say(json: ["error": Refusal(code: failure.codeOrKind, reason: failure.description)])
         }
-        Terminal.sayError(words ?? "zonecast: \(failure.description)")
+        Terminal.sayError("zonecast: \(failure.description)")
         end(failure.exit.rawValue)
     }
 

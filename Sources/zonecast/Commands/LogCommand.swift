@@ -16,7 +16,7 @@ struct LogCommand: ParsableCommand {
     struct Audit: ParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Show the audit log, newest first.")
 
-        @Option(help: ArgumentHelp("How many entries.", valueName: "count"))
+        @Option(name: .count, help: ArgumentHelp("How many entries.", valueName: "count"))
         var limit = 50
 
         @OptionGroup var options: FolderOptions
@@ -91,6 +91,7 @@ struct LogCommand: ParsableCommand {
         )
         var data: String?
         @Option(
+            name: .count,
             help: ArgumentHelp(
                 "How many lines of the log to search, from its end. (default: 200 of the service's log, all of others)",
                 valueName: "count"

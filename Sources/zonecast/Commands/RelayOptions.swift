@@ -9,12 +9,22 @@ struct RelayOptions: ParsableArguments {
     @Option(help: "The relay. (default: $ZONECAST_URL, the profile's, or http://127.0.0.1:8080)")
     var url: String?
     @Option(
-        help: ArgumentHelp("The container, such as iCloud.org.example.notes. (default: the profile's)", valueName: "id")
+        name: .container,
+        help: ArgumentHelp(
+            "The container, such as iCloud.org.example.notes. (default: $ZONECAST_CONTAINER, or the profile's)",
+            valueName: "id"
+        )
     )
     var container: ContainerID?
-    @Option(help: "development or production. (default: the profile's, or development)")
+    @Option(
+        name: .environment,
+        help: "development or production. (default: $ZONECAST_ENVIRONMENT, the profile's, or development)"
+    )
     var environment: Records.Environment?
-    @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
+    @Option(
+        help:
+            "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN or $ZONECAST_DEV_USER)"
+    )
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
@@ -29,29 +39,29 @@ struct RelayOptions: ParsableArguments {
     /// Returns the container and environment from the options, else from the profile.
     func home() throws -> ContainerEnvironment {
         let saved = try Profile.named(profile)
+        let container = container ?? SDKVariables.container
         // The saved environment belongs to the saved container; for another container, the default is development.
         let ofSaved = container == nil || container?.name == saved?.container
         guard let container = container ?? saved?.container.flatMap({ ContainerID($0) }) else {
             throw CommandFailure(
                 .usage,
-                "Name the container with --container, or save one for later commands: zonecast login --container ID --url URL"
+                "Name the container with --container, or set ZONECAST_CONTAINER, or save one for later commands: zonecast login --container ID --url URL"
             )
         }
         let kept = ofSaved ? saved?.environment.flatMap { Records.Environment(rawValue: $0) } : nil
-        return ContainerEnvironment(container, environment ?? kept ?? .development)
+        return ContainerEnvironment(container, environment ?? SDKVariables.environment ?? kept ?? .development)
     }
 
     /// Returns the address and credentials from the options, else the environment, else the profile.
     func caller() throws -> Profile {
-        let environment = ProcessInfo.processInfo.environment
         let saved = try Profile.named(profile)
-        let address = url ?? environment["ZONECAST_URL"]
+        let address = url ?? SDKVariables.text("ZONECAST_URL")
         // A saved token is sent only to the relay that it was saved for.
         let own = address == nil || address == saved?.url ? saved : nil
         return Profile(
             url: address ?? saved?.url ?? "http://127.0.0.1:8080",
-            apiToken: apiToken ?? environment["ZONECAST_API_TOKEN"] ?? own?.apiToken,
-            webToken: webToken ?? environment["ZONECAST_WEB_TOKEN"] ?? own?.webToken
+            apiToken: apiToken ?? SDKVariables.text("ZONECAST_API_TOKEN") ?? own?.apiToken,
+            webToken: webToken ?? SDKVariables.webToken ?? own?.webToken
         )
     }
 
@@ -72,7 +82,9 @@ struct RelayOptions: ParsableArguments {
             headers: [("Content-Type", "application/json"), ("X-Zonecast-Device-ID", device)],
             body: Array(body.utf8)
         )
+        let start = ContinuousClock.now
         let response = try await relay.send(request, timeout: 20)
+        Terminal.trace("\(profile.url)\(request.path) \(response.status) in \(ContinuousClock.now - start)")
         guard let answer = try? JSONDocument(parsing: response.body, limits: .response).root else {
             throw CommandFailure(
                 .failed,

@@ -62,6 +62,7 @@ struct FolderOptions: ParsableArguments {
 
     /// Throws if the folder has no relay data or is not accessible; then continues as the folder's owner.
     private func checkDirectory(creates: Bool) throws {
+        Terminal.trace("data folder \(folder)")
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
@@ -135,21 +136,60 @@ struct SettingsOption: ParsableArguments {
 
 /// The options that select a container and an environment.
 struct HomeOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
-    var container: ContainerID
+    @Option var container: ContainerID
 
-    @Option(help: "development or production.")
-    var environment: Records.Environment = .development
+    @Option(name: .environment, help: "development or production. (default: $ZONECAST_ENVIRONMENT, or development)")
+    var environment: Records.Environment = SDKVariables.environment ?? .development
+
+    init() { _container = .container }
 
     var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
 }
 
+/// The environment variables that the SDK reads too.
+enum SDKVariables {
+    static var container: ContainerID? { text("ZONECAST_CONTAINER").flatMap { ContainerID($0) } }
+
+    static var environment: Records.Environment? {
+        text("ZONECAST_ENVIRONMENT").flatMap { Records.Environment(rawValue: $0) }
+    }
+
+    /// The user's web auth token, or that of a user of a relay with `--dev`.
+    static var webToken: String? { text("ZONECAST_WEB_TOKEN") ?? text("ZONECAST_DEV_USER").map { "dev-\($0)" } }
+
+    /// Returns a variable's value; `nil` if it is not set or empty.
+    static func text(_ name: String) -> String? {
+        ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
+    }
+}
+
+extension NameSpecification {
+    /// `-c` and `--container`.
+    static let container: NameSpecification = [.customShort("c"), .customLong("container")]
+    /// `-e` and `--environment`.
+    static let environment: NameSpecification = [.customShort("e"), .customLong("environment")]
+    /// `-n` and a long name, for how many lines or entries to print.
+    static let count: NameSpecification = [.customShort("n"), .long]
+}
+
+extension Option where Value == ContainerID {
+    /// The container, which `ZONECAST_CONTAINER` may name.
+    static var container: Option {
+        let help = ArgumentHelp(
+            "The container, such as iCloud.org.example.notes. (default: $ZONECAST_CONTAINER)",
+            valueName: "id"
+        )
+        guard let container = SDKVariables.container else { return Option(name: .container, help: help) }
+        return Option(wrappedValue: container, name: .container, help: help)
+    }
+}
+
 /// The options that restrict a list to a container or an environment.
 struct HomeFilter: ParsableArguments {
-    @Option(help: ArgumentHelp("Only entries of this container.", valueName: "id"))
+    @Option(name: .container, help: ArgumentHelp("Only entries of this container.", valueName: "id"))
     var container: ContainerID?
 
-    @Option(help: "Only entries of development or production.")
+    @Option(name: .environment, help: "Only entries of development or production.")
     var environment: Records.Environment?
 
     func admits(_ home: ContainerEnvironment) -> Bool {

@@ -64,35 +64,57 @@ enum HelpPage {
 struct GlobalFlags: Equatable {
     /// Suppresses confirmations, hints, headings and progress.
     var isQuiet = false
+    /// Reports the data folder and the requests that a command uses.
+    var isVerbose = false
     /// Disables colour, as `NO_COLOR` in the environment does.
     var hasNoColour = false
-
-    private static let quiet = "--quiet"
-    private static let noColour = "--no-color"
 
     /// The help lines of these flags.
     private static func help(width: Int) -> String {
         HelpPage.option(
-            quiet,
+            "-q, --quiet",
             "Print only the requested output: no headings, hints and confirmations.",
             width: width
-        ) + HelpPage.option(noColour, "Print without colour, as if NO_COLOR were set.", width: width)
+        )
+            + HelpPage.option(
+                "-v, --verbose",
+                "Report the data folder and every request on standard error.",
+                width: width
+            )
+            + HelpPage.option("-o, --output <format>", "json (as --json) or text.", width: width)
+            + HelpPage.option("--no-color", "Print without colour, as if NO_COLOR were set.", width: width)
     }
 
-    /// Removes the flags from the arguments before `--`.
+    /// Removes the flags from the arguments before `--`; `-o json` becomes `--json`.
     static func take(from arguments: [String]) -> (flags: GlobalFlags, rest: [String]) {
         var flags = GlobalFlags()
-        let end = arguments.firstIndex(of: "--") ?? arguments.endIndex
-        let rest = arguments[..<end].filter { argument in
-            if argument == quiet { flags.isQuiet = true }
-            if argument == noColour { flags.hasNoColour = true }
-            return argument != quiet && argument != noColour
+        var rest: [String] = []
+        var words = arguments[...]
+        while let word = words.popFirst() {
+            switch word {
+            case "--": return (flags, rest + [word] + words)
+            case "-q", "--quiet": flags.isQuiet = true
+            case "-v", "--verbose": flags.isVerbose = true
+            case "--no-color": flags.hasNoColour = true
+            // Some commands have -o FILE.
+            case "-o" where format(words.first) != nil, "--output" where format(words.first) != nil:
+                rest += format(words.removeFirst()) ?? []
+            default:
+                let joined = ["-o=", "--output=", "-o"].first { word.hasPrefix($0) }
+                rest += joined.flatMap { format(String(word.dropFirst($0.count))) } ?? [word]
+            }
         }
-        return (flags, rest + arguments[end...])
+        return (flags, rest)
+    }
+
+    /// Returns the arguments for an output format; `nil` if it is none.
+    private static func format(_ name: String?) -> [String]? {
+        name == "json" ? ["--json"] : name == "text" ? [] : nil
     }
 
     func apply() {
         if isQuiet { Terminal.setQuiet() }
+        if isVerbose { Terminal.setVerbose() }
         if hasNoColour { setenv("NO_COLOR", "1", 1) }
     }
 
@@ -132,6 +154,18 @@ struct MistypedCommand: Equatable {
             path.append(word)
         }
         return nil
+    }
+
+    /// Returns the command that the arguments begin with, such as `zonecast user create`.
+    static func command(in arguments: [String]) -> String {
+        var commands: [any ParsableCommand.Type] = Zonecast.configuration.subcommands
+        var path = ["zonecast"]
+        for word in arguments {
+            guard let next = commands.first(where: { $0._commandName == word }) else { break }
+            commands = next.configuration.subcommands
+            path.append(word)
+        }
+        return path.joined(separator: " ")
     }
 
     var words: String {

@@ -5,6 +5,7 @@ import Wire
 /// Output and prompts of the commands.
 enum Terminal {
     private static let quiet = Mutex(false)
+    private static let verbose = Mutex(false)
     private static let outputWritten = Mutex(false)
     /// The cleanup to run if the reader of the output has gone.
     private static let brokenPipeCleanup = Mutex<(@Sendable () -> Void)?>(nil)
@@ -39,6 +40,13 @@ enum Terminal {
     static var isQuiet: Bool { quiet.withLock { $0 } }
 
     static func setQuiet() { quiet.withLock { $0 = true } }
+
+    static func setVerbose() { verbose.withLock { $0 = true } }
+
+    /// Writes a line to standard error if `--verbose` is set.
+    static func trace(_ line: @autoclosure () -> String) {
+        if verbose.withLock({ $0 }) { sayError("zonecast: \(line())") }
+    }
 
     /// Writes a line for people, such as a confirmation or hint; suppressed by `--quiet`.
     static func tell(_ line: String) { if !isQuiet { say(line) } }

@@ -31,7 +31,7 @@ struct BenchCommand: AsyncParsableCommand {
     var container = Self.ownContainer
     @Option(help: ArgumentHelp("A record type of that container, unless it is the default one.", valueName: "type"))
     var type: String?
-    @Option(help: "development or production.")
+    @Option(name: .environment, help: "development or production.")
     var environment: Records.Environment = .development
     @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
     var webToken: String?

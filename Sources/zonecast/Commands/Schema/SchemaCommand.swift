@@ -177,8 +177,9 @@ struct SchemaCommand: AsyncParsableCommand {
 
 /// The container, for commands that imply the environment.
 struct SchemaContainer: ParsableArguments {
-    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
-    var container: ContainerID
+    @Option var container: ContainerID
+
+    init() { _container = .container }
 }
 
 /// The options that name a schema's text.
@@ -222,10 +223,13 @@ extension SchemaCommand {
                 """
         )
 
-        @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
+        @Option(
+            name: .container,
+            help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id")
+        )
         var container: ContainerID?
 
-        @Option(help: "development or production.")
+        @Option(name: .environment, help: "development or production.")
         var environment: Records.Environment = .development
 
         @Option(

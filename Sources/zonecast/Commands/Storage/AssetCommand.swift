@@ -21,7 +21,7 @@ struct AssetCommand: ParsableCommand {
 
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
-        @Option(help: ArgumentHelp("How many of the largest assets to list.", valueName: "count"))
+        @Option(name: .count, help: ArgumentHelp("How many of the largest assets to list.", valueName: "count"))
         var largest = 10
 
         private struct Row: Encodable {

@@ -18,8 +18,9 @@ struct IssuerCommand: AsyncParsableCommand {
     )
 
     struct ContainerOption: ParsableArguments {
-        @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
-        var container: ContainerID
+        @Option var container: ContainerID
+
+        init() { _container = .container }
     }
 
     struct Create: AsyncParsableCommand {
