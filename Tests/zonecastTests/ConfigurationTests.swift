@@ -194,6 +194,33 @@ import Testing
         try #require(ConfigurationKeys.all.first { $0.name == name }).read(reading.settings)
     }
 
+    /// Sizes and durations may have a unit; the setting keeps its own.
+    @Test(arguments: [
+        ("quota.private", "5GB", "5000000000"), ("quota.private", "1 GiB", "1073741824"), ("quota.private", "7", "7"),
+        ("tokens.lifetime", "30m", "1800"), ("tokens.kept-lifetime", "14d", "1209600"), ("tokens.grace", "1h", "3600"),
+        ("tokens.lifetime", "90 seconds", "90"),
+    ])
+    func unitsAreAccepted(key: String, written: String, kept: String) async throws {
+        #expect(try self.written(key, try await read("\(key): \(written)\n")) == kept)
+    }
+
+    @Test(arguments: [
+        ("quota.private", "5 apples"), ("quota.private", "-1GB"), ("tokens.lifetime", "1s"),
+        ("tokens.lifetime", "9999999w"),
+        ("tokens.lifetime", "5GB"), ("limits.connections", "5GB"),
+    ])
+    func wrongUnitsAreRefused(key: String, written: String) async throws {
+        let failure = await #expect(throws: CommandFailure.self) { try await read("\(key): \(written)\n") }
+        #expect(failure?.exit == .usage && failure?.description.contains("is not a whole number") == true)
+    }
+
+    @Test(arguments: [
+        ("90d", 7_776_000), ("0", 0), ("2w", 1_209_600), ("90s", 90), ("5", nil), ("d", nil), ("-1d", nil),
+    ])
+    func durationsOfOptionsHaveUnits(text: String, seconds: Int?) {
+        #expect(CommandDuration(argument: text)?.seconds == seconds)
+    }
+
     @Test(arguments: [
         ("a: 1\n", "line 1: \"a\" is not a key"),
         ("listen: x\nstorag:\n  url: y\n", "line 3: \"storag.url\" is not a key"),

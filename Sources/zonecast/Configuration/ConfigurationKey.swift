@@ -81,7 +81,15 @@ extension ConfigurationKey {
         unit: String,
         _ meaning: String
     ) -> ConfigurationKey {
-        .text(name, place, form(bounds), unit: unit, meaning, read: { "\($0)" }, parse: { within(bounds, $0) })
+        .text(
+            name,
+            place,
+            form(bounds, unit),
+            unit: unit,
+            meaning,
+            read: { "\($0)" },
+            parse: { within(bounds, $0, unit) }
+        )
     }
 
     static func seconds(
@@ -113,11 +121,11 @@ extension ConfigurationKey {
         .text(
             name,
             place,
-            form(bounds),
+            form(bounds, "seconds"),
             unit: "seconds",
             meaning,
             read: { "\(read($0))" },
-            parse: { within(bounds, $0).map { value(Int64($0)) } }
+            parse: { within(bounds, $0, "seconds").map { value(Int64($0)) } }
         )
     }
 
@@ -147,11 +155,17 @@ extension ConfigurationKey {
         return found
     }
 
-    static func form(_ bounds: ClosedRange<Int>) -> String {
-        "a whole number from \(bounds.lowerBound) to \(bounds.upperBound)"
+    static func form(_ bounds: ClosedRange<Int>, _ unit: String = "") -> String {
+        let number = "a whole number from \(bounds.lowerBound) to \(bounds.upperBound)"
+        return switch unit {
+        case "bytes": "\(number) (bytes), or a size like 5GB"
+        case "seconds", "days": "\(number) (\(unit)), or a duration like 14d"
+        default: number
+        }
     }
 
-    static func within(_ bounds: ClosedRange<Int>, _ text: String) -> Int? {
-        Int(text).flatMap { bounds.contains($0) ? $0 : nil }
+    /// Parses a number in the unit, or a size or duration with its own unit, such as `5GB` or `14d`.
+    static func within(_ bounds: ClosedRange<Int>, _ text: String, _ unit: String = "") -> Int? {
+        Quantity.value(text, unit: unit).flatMap { bounds.contains($0) ? $0 : nil }
     }
 }

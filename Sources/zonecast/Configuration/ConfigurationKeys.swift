@@ -108,11 +108,11 @@ enum ConfigurationKeys {
         .text(
             "tokens.grace",
             \.signIn.grace,
-            ConfigurationKey.form(0...year),
+            ConfigurationKey.form(0...year, "seconds"),
             unit: "seconds",
             "How long a token remains valid after its successor was issued; by default until it expires.",
             read: { $0.map { "\($0.components.seconds)" } ?? "" },
-            parse: { ConfigurationKey.within(0...year, $0).map { .some(.seconds($0)) } }
+            parse: { ConfigurationKey.within(0...year, $0, "seconds").map { .some(.seconds($0)) } }
         ),
         .seconds(
             "tokens.signature-window",
@@ -329,11 +329,11 @@ enum ConfigurationKeys {
         .text(
             "tombstones.horizon",
             \.tombstoneDays,
-            "0 or \(ConfigurationKey.form(shortestHorizon...longestHorizon))",
+            "0 or \(ConfigurationKey.form(shortestHorizon...longestHorizon, "days"))",
             unit: "days",
             "How long deletions are kept for devices that are offline; a device that was offline longer fetches everything again. 0: forever.",
             read: { "\($0)" },
-            parse: { $0 == "0" ? 0 : ConfigurationKey.within(shortestHorizon...longestHorizon, $0) }
+            parse: { $0 == "0" ? 0 : ConfigurationKey.within(shortestHorizon...longestHorizon, $0, "days") }
         ),
     ]
 
