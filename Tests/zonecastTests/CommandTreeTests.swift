@@ -12,7 +12,8 @@ import Testing
 /// folders) are for later versions.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
-        "serve", "demo", "doctor", "bench", "init", "config show", "config check", "config reference", "login",
+        "serve", "demo", "status", "doctor", "bench", "init", "config show", "config check", "config reference",
+        "login",
         "logout",
         "container create", "container list", "container show", "container delete", "container quota",
         "record query", "record show", "record create", "record edit", "record delete", "record changes",
@@ -141,7 +142,7 @@ enum HelpText {
         #expect(help.status == 0)
         let lines = help.output.split(separator: "\n", omittingEmptySubsequences: false)
         for line in lines { #expect(line.count <= width, "\(line)") }
-        #expect(lines.contains { $0.hasPrefix("  --quiet                 Print only the requested output") })
+        #expect(lines.contains { $0.hasPrefix("  -q, --quiet             Print only the requested output") })
         let overview = lines.prefix { !$0.hasPrefix("USAGE: ") }
         for (line, next) in zip(overview, overview.dropFirst()) where !line.isEmpty && !next.isEmpty {
             guard !next.hasPrefix(" "), let last = line.last, !".:".contains(last) else { continue }
