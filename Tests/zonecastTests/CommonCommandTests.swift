@@ -14,13 +14,93 @@ import Testing
         #expect(flags == GlobalFlags(isQuiet: true, hasNoColour: true))
         #expect(rest == ["user", "list", "--", "--quiet"])
         #expect(GlobalFlags.take(from: ["demo", "--quick"]).flags == GlobalFlags())
+        #expect(GlobalFlags.take(from: ["-q", "-v", "status"]).flags == GlobalFlags(isQuiet: true, isVerbose: true))
+    }
+
+    @Test(arguments: [
+        (["user", "list", "-o", "json"], ["user", "list", "--json"]), (["status", "-ojson"], ["status", "--json"]),
+        (["status", "--output=json"], ["status", "--json"]), (["status", "--output", "text"], ["status"]),
+        (["schema", "export", "-o", "notes.ckdb"], ["schema", "export", "-o", "notes.ckdb"]),
+        (["schema", "export", "--output-file", "a"], ["schema", "export", "--output-file", "a"]),
+        (["record", "create", "A", "--", "-o", "json"], ["record", "create", "A", "--", "-o", "json"]),
+    ])
+    func theOutputFormatSelectsJSON(given: [String], rest: [String]) {
+        #expect(GlobalFlags.take(from: given).rest == rest)
+    }
+
+    /// An error of the options has the form of every other error.
+    @Test(arguments: [
+        (
+            ["user", "list", "--nothing"],
+            "zonecast: Unknown option '--nothing'. For its options: zonecast user list --help\n"
+        ),
+        (
+            ["user", "show"],
+            "zonecast: Missing expected argument '<email>'. For its options: zonecast user show --help\n"
+        ),
+        (
+            ["token", "revoke"],
+            "zonecast: Name the credential by its id. See: zonecast token list. For its options: zonecast token revoke --help\n"
+        ),
+    ])
+    func wrongOptionsAreReportedInOneLine(arguments: [String], words: String) throws {
+        let run = try Command.run(arguments)
+        #expect(run.status == 2 && run.errors == words, "\(run.errors)")
+    }
+
+    @Test func theVariablesOfTheSDKAreHonoured() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let variables = [
+            "ZONECAST_URL": "http://127.0.0.1:\(relay.port)", "ZONECAST_CONTAINER": container,
+            "ZONECAST_DEV_USER": "ada",
+        ]
+        let made = try Command.run(["zone", "create", "Notes", "-v"], environment: variables)
+        #expect(made.status == 0 && made.output == "created  Notes\n", "\(made.errors)")
+        #expect(made.errors.contains("/private/zones/modify 200 in "), "\(made.errors)")
+        let token = try Command.run(["token", "create", "--data", folder.path, "-q"], environment: variables)
+        #expect(token.status == 0, "\(token.errors)")
+        let production = variables.merging(["ZONECAST_ENVIRONMENT": "production"]) { $1 }
+        #expect(try !Command.run(["zone", "list"], environment: production).output.contains("Notes"))
+
+        // A wrong zone, type or container suggests a near one.
+        let note = ["record", "create", "Note", "title=x", "--database", "public"]
+        #expect(try Command.run(note, environment: variables).status == 0)
+        let zone = try Command.run(["record", "query", "Note", "--zone", "Nots"], environment: variables)
+        #expect(zone.status == 1 && zone.errors.contains("Did you mean Notes?"), "\(zone.errors)")
+        let type = try Command.run(["record", "query", "Noet", "--database", "public"], environment: variables)
+        #expect(type.status == 1 && type.errors.contains("Did you mean Note?"), "\(type.errors)")
+        let near = try Command.run(["container", "show", "iCloud.org.example.note", "--data", folder.path])
+        #expect(near.status == 1 && near.errors.contains("Did you mean \(container)?"), "\(near.errors)")
+        #expect(relay.stop().status == 0)
+    }
+
+    @Test func statusFitsOnOneScreen() throws {
+        struct Status: Decodable {
+            var isRunning: Bool, containers: Int, users: Int, problems: [String], address: String?
+        }
+        let data = ["--data", folder.path]
+        #expect(try Command.run(["status"] + data).status == 1, "There is no relay data.")
+        #expect(try Command.run(["container", "create", container] + data).status == 0)
+        let stopped = try Command.run(["status"] + data)
+        #expect(stopped.status == 0 && stopped.output.contains("no relay is running"), "\(stopped.errors)")
+        #expect(stopped.output.split(separator: "\n").count < 20)
+        let relay = try RelayProcess(folder: folder.path)
+        let status = try Command.run(["status", "-o", "json"] + data).json(Status.self)
+        #expect(status.isRunning && status.containers == 1 && status.users == 0)
+        #expect(status.address?.hasSuffix(":\(relay.port)") == true)
+        #expect(relay.stop().status == 0)
+        let metrics = "# TYPE zonecast_connections gauge\nzonecast_connections 3\nzonecast_connections_max 9\n"
+        #expect(StatusCommand.sum("zonecast_connections", in: metrics) == 3)
+        #expect(StatusCommand.sum("zonecast_users", in: metrics) == nil)
     }
 
     @Test func everyHelpListsTheCommonFlags() throws {
         for command in [[], ["serve"], ["token", "create"], ["backup"]] {
             let help = try Command.run(command + ["--help"])
             #expect(help.status == 0)
-            for flag in ["  --quiet  ", "  --no-color  "] { #expect(help.output.contains(flag), "\(command)") }
+            for flag in ["  -q, --quiet  ", "  -o, --output <format>  ", "  --no-color  "] {
+                #expect(help.output.contains(flag), "\(command)")
+            }
         }
     }
 

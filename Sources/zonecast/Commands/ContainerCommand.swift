@@ -73,10 +73,10 @@ struct ContainerShow: ParsableCommand {
     @Argument(help: ArgumentHelp("The container.", valueName: "id"))
     var container: ContainerID
 
-    @Option(help: "development or production.")
+    @Option(name: .environment, help: "development or production.")
     var environment: Records.Environment = .development
 
-    @Option(help: ArgumentHelp("How many users to list, largest first.", valueName: "count"))
+    @Option(name: .count, help: ArgumentHelp("How many users to list, largest first.", valueName: "count"))
     var users = 10
 
     @OptionGroup var options: FolderOptions
@@ -163,7 +163,7 @@ struct ContainerQuotaCommand: ParsableCommand {
     @Argument(help: ArgumentHelp("The container.", valueName: "id"))
     var container: ContainerID
 
-    @Option(help: "development or production.")
+    @Option(name: .environment, help: "development or production.")
     var environment: Records.Environment = .development
 
     @Option(
@@ -279,7 +279,7 @@ struct ContainerDelete: ParsableCommand {
 
     func run() throws {
         guard try options.withDirectory({ try $0.hasContainer(container) }) else {
-            throw CommandFailure(.failed, "There is no container \(container) in \(options.folder).")
+            throw CommandFailure(DirectoryError.missing("container \(container)"), folder: options.folder)
         }
         // Held until the end, so that no relay starts meanwhile.
         let lock = try FolderLock(

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import RelayCore
 import RelayStore
 
@@ -63,9 +64,12 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(.conflict, "The \(what) already exists.")
         case .missing(let what) where what.hasPrefix("container "):
             let name = what.dropFirst("container ".count)
+            let known = (try? AccountStore(folder: folder).containers().map(\.container.name)) ?? []
+            let near = ConfigurationKeys.suggestion(for: String(name), among: known)
+            let meant = near.map { " Did you mean \($0)?" } ?? ""
             self.init(
                 .failed,
-                "There is no container \(name) in \(folder). Create it: zonecast container create \(name) --data \(folder.shellWord)"
+                "There is no container \(name) in \(folder).\(meant) Create it: zonecast container create \(name) --data \(folder.shellWord)"
             )
         case .missing(let what):
             self.init(.failed, "There is no \(what) in \(folder).")

@@ -44,7 +44,7 @@ struct RecordCommand: AsyncParsableCommand {
             body.key("records")
             body.array(names) { list, name in list.object { $0.member("recordName", name) } }
         }
-        return try await remote.call("records/lookup", body).list("records")
+        return try await remote.call("records/lookup", body, in: zone).list("records")
     }
 
     struct Create: AsyncParsableCommand {
@@ -123,7 +123,7 @@ struct RecordWrite {
                 body.key("operations")
                 body.array(writes[start..<min(start + maxOperationsPerRequest, writes.count)]) { $1.write(to: &$0) }
             }
-            let outcomes = try await remote.call("records/modify", body).list("records")
+            let outcomes = try await remote.call("records/modify", body, in: zone).list("records")
             try RecordTable.say(outcomes: outcomes, json: remote.json)
         }
     }
@@ -171,7 +171,8 @@ struct QueryOptions: ParsableArguments {
             let limit = min(left, 200)
             let answer: JSONValue
             if marker == nil {
-                let first = try await firstPage { texts in body(type, sorts, fields, nil, texts, limit: limit) }
+                let first = try await firstPage(of: type) { texts in body(type, sorts, fields, nil, texts, limit: limit)
+                }
                 answer = first.answer
                 texts = first.texts
             } else {
@@ -189,6 +190,7 @@ struct QueryOptions: ParsableArguments {
     /// Sends values that may be text as JSON first. If the relay refuses the query, sends each of them as text, then all of
     /// them. Throws the first refusal if the relay refuses all attempts.
     private func firstPage(
+        of type: String,
         _ body: (Set<Int>) -> JSONWriter
     ) async throws -> (answer: JSONValue, texts: Set<Int>) {
         let unsure = filter.indices.filter { filter[$0].mayBeText }
@@ -197,7 +199,7 @@ struct QueryOptions: ParsableArguments {
         var refusal: CommandFailure?
         for attempt in attempts.map({ Set($0) }) {
             do {
-                return (try await remote.call("records/query", body(attempt)), attempt)
+                return (try await remote.call("records/query", body(attempt), in: zone, type: type), attempt)
             } catch let failure as CommandFailure where failure.code == ErrorCode.badRequest.rawValue {
                 refusal = refusal ?? failure
             }
@@ -251,7 +253,7 @@ extension RecordCommand {
         var sort: [String] = []
         @Option(help: "Only these fields, separated by commas.")
         var fields: String?
-        @Option(help: "The maximum number of records.")
+        @Option(name: .count, help: "The maximum number of records.")
         var limit: Int?
 
         func validate() throws {
@@ -341,7 +343,7 @@ struct FeedOptions: ParsableArguments {
             let answer = try await remote.call("changes/zone", body)
             guard let page = answer.list("zones").first else { break }
             if page["serverErrorCode"] != nil {
-                throw Self.failure(page, since: token)
+                throw await remote.suggesting(Self.failure(page, since: token), in: zone)
             }
             try take(page.list("records"))
             token = page.text("syncToken") ?? token

@@ -18,6 +18,38 @@ struct RemoteOptions: ParsableArguments {
         let text = String(decoding: body.bytes, as: UTF8.self)
         return try await relay.call("\(database.rawValue)/\(operation)", text)
     }
+
+    /// Like `call`, and adds the names of near zones and record types to an error about an unknown one.
+    func call(
+        _ operation: String,
+        _ body: borrowing JSONWriter,
+        in zone: ZoneOptions,
+        type: String? = nil
+    ) async throws -> JSONValue {
+        do {
+            return try await call(operation, body)
+        } catch let failure as CommandFailure {
+            throw await suggesting(failure, in: zone, type: type)
+        }
+    }
+
+    /// Returns the error with near names, which are read from the relay.
+    func suggesting(_ failure: CommandFailure, in zone: ZoneOptions, type: String? = nil) async -> CommandFailure {
+        var failure = failure
+        var near: String?
+        if failure.code == ErrorCode.zoneNotFound.rawValue {
+            let zones = try? await relay.call("\(database.rawValue)/zones/list").list("zones")
+            let names = zones?.compactMap { $0["zoneID"]?.text("zoneName") } ?? []
+            near = ConfigurationKeys.suggestion(for: zone.zone, among: names.filter { $0 != zone.zone })
+        } else if let type, failure.description.hasPrefix("Did not find record type") {
+            let rights = try? await relay.call("public/limits")["rights"]?.members().map(\.0)
+            near = ConfigurationKeys.suggestion(for: type, among: rights ?? [])
+        }
+        guard let near else { return failure }
+        let stop = failure.description.hasSuffix(".") ? "" : "."
+        failure.description += "\(stop) Did you mean \(near)?"
+        return failure
+    }
 }
 
 /// The options that select a zone.
