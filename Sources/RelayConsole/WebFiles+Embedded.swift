@@ -1430,9 +1430,10 @@ export async function call(method, name, parameters = {}, body) {
 /**
  * Like `call`, with the texts of the request and response bodies.
  * @param {string} [body]
+ * @param {Record<string, string>} [headers]
  * @returns {Promise<string>}
  */
-export async function callText(method, name, parameters = {}, body) {
+export async function callText(method, name, parameters = {}, body, headers = {}) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...place, ...parameters })) {
     if (value !== undefined && value !== null && value !== "") query.set(key, String(value));
@@ -1441,7 +1442,7 @@ export async function callText(method, name, parameters = {}, body) {
   try {
     response = await fetch(`api/${name}?${query}`, {
       method,
-      headers: { "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
+      headers: { ...headers, "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
       body, credentials: "same-origin",
     });
   } catch {
@@ -1451,7 +1452,7 @@ export async function callText(method, name, parameters = {}, body) {
   if (response.ok) return text;
   const answer = parsed(text);
   if (answer.code === "confirm" && parameters.confirm === undefined && await typedName(place.container)) {
-    return callText(method, name, { ...parameters, confirm: place.container }, body);
+    return callText(method, name, { ...parameters, confirm: place.container }, body, headers);
   }
   if (answer.code === "signIn") session.ended();
   throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status, text);
@@ -1628,7 +1629,7 @@ const verified = (one) => !one.verified ? h("span.badge", null, "not yet")
 /** @type {import("./sections.js").Page} */
 export const backups = {
   id: "backups", title: "Backups", key: "b",
-  about: "Backups of the whole relay, created while it runs. To restore one, stop the relay and run zonecast backup restore.",
+  about: "Backups of the whole relay, created while it runs. To restore one, run zonecast backup restore; the relay pauses meanwhile.",
   command: ({ data }) => `backup list --data ${data}`,
 
   async show(body, { shell }) {
@@ -1680,7 +1681,7 @@ export const backups = {
 // The Changes page: the live change log of one zone, and the changes a device with a given sync token would receive.
 
 import { get, post } from "./api.js";
-import { button, copyable, field, fill, h, table } from "./dom.js";
+import { button, copyable, field, fill, h, loading, table } from "./dom.js";
 import { bytes, counted, moment, number, short } from "./format.js";
 
 /** @type {import("./dom.js").Column[]} */
@@ -1702,7 +1703,7 @@ export const changes = {
   async show(body, { shell, parameters, signal }) {
     const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];
     if (!zone || !owner) return choose(body, shell);
-    const list = h("div");
+    const list = h("div", null, loading());
     const head = h("p", null);
     const token = h("div");
     let isLive = true;
@@ -1779,13 +1780,16 @@ async function choose(body, shell) {
 "console/charts.js": ##"""
 // Line charts over time, as SVG.
 
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [330, 130, 44, 16, 8];
+const [WIDTH, HEIGHT, BOTTOM, TOP] = [330, 130, 16, 8];
 const CLASSES = ["one", "second", "third"];
 
+/** The time at which each chart shows its values, by title. A redraw keeps it. */
+const pointed = new Map();
+
 /**
- * Returns a chart with its axes and legend.
+ * Returns a chart with its axes and legend. The legend shows the values at the pointer.
  * @param {string} title
  * @param {{ at: number }[]} points In ascending order of time.
  * @param {[string, (point: any) => number | null | undefined][]} series Each line's name, and its value at a point.
@@ -1795,26 +1799,66 @@ export function chart(title, points, series, shown) {
   const values = points.flatMap((point) => series.map(([, value]) => value(point) ?? 0));
   const top = nice(Math.max(...values, 0));
   const [first, last] = [points[0]?.at ?? 0, points.at(-1)?.at ?? 1];
-  const x = (at) => LEFT + ((at - first) / Math.max(1, last - first)) * (WIDTH - LEFT - 4);
+  // A digit of a label is about 6 units wide.
+  const left = 9 + 6 * Math.max(...[0, top / 2, top].map((value) => shown(value).length));
+  const x = (at) => left + ((at - first) / Math.max(1, last - first)) * (WIDTH - left - 4);
   const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
   const clock = (at) => new Date(at).toTimeString().slice(0, 5);
-  const lines = series.map(([, value], index) => h(`path.line.${CLASSES[index]}`, { d: path(points, value, x, y) }));
+  const lines = series.map(([, value], index) => [
+    h(`path.line.${CLASSES[index]}`, { d: path(points, value, x, y) }),
+    lonely(points, value).map((point) => h(`circle.dot.${CLASSES[index]}`, { cx: x(point.at), cy: y(value(point)), r: 2.5 })),
+  ]);
   // Omit the middle mark if rounding gives it the same label as the bottom or top mark.
   const isOwn = (value) => value !== top / 2 || ![shown(0), shown(top)].includes(shown(value));
   const marks = [0, top / 2, top].filter(isOwn).map((value) => [
-    h("line.axis", { x1: LEFT, x2: WIDTH - 4, y1: y(value), y2: y(value) }),
-    h("text.label", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, shown(value)),
+    h("line.axis", { x1: left, x2: WIDTH - 4, y1: y(value), y2: y(value) }),
+    h("text.label", { x: left - 5, y: y(value) + 3, "text-anchor": "end" }, shown(value)),
   ]);
   const summary = series.map(([name, value]) => {
-    const own = points.map(value).filter((one) => one !== null && one !== undefined);
+    const own = points.map(value).filter(isValue);
     return `${name}: now ${shown(own.at(-1) ?? 0)}, at most ${shown(Math.max(0, ...own))}`;
   }).join("; ");
-  return h("section.panel", null, h("h3", null, title),
-    h("svg.chart", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${summary}` },
-      marks, lines,
-      h("text.label", { x: LEFT, y: HEIGHT - 4 }, points.length ? clock(first) : ""),
-      h("text.label", { x: WIDTH - 4, y: HEIGHT - 4, "text-anchor": "end" }, points.length ? clock(last) : "")),
-    h("p.legend", null, series.map(([name], index) => h("span", null, h(`i.${CLASSES[index]}`), name))));
+  const pointer = h("g"), when = h("span");
+  const readings = series.map(() => h("b"));
+  const hide = () => {
+    pointed.delete(title);
+    pointer.replaceChildren();
+    for (const text of [when, ...readings]) text.textContent = "";
+  };
+  const show = (at) => {
+    const distance = (point) => Math.abs(point.at - at);
+    const point = points.reduce((best, one) => (distance(one) < distance(best) ? one : best), points[0]);
+    if (!point) return;
+    pointed.set(title, point.at);
+    fill(pointer, h("line.pointer", { x1: x(point.at), x2: x(point.at), y1: TOP, y2: HEIGHT - BOTTOM }),
+      series.map(([, value], index) => isValue(value(point)) && h(`circle.dot.${CLASSES[index]}`, { cx: x(point.at), cy: y(value(point)), r: 3 })));
+    series.forEach(([, value], index) => { readings[index].textContent = ` ${isValue(value(point)) ? shown(value(point)) : "–"}`; });
+    when.textContent = new Date(point.at).toTimeString().slice(0, 8);
+  };
+  const follow = (event) => {
+    const box = drawing.getBoundingClientRect();
+    const place = ((event.clientX - box.left) / box.width) * WIDTH;
+    show(first + ((place - left) / (WIDTH - left - 4)) * (last - first));
+  };
+  const drawing = h("svg.chart", {
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${summary}`, onpointermove: follow, onpointerdown: follow,
+    // A finger leaves as soon as it is lifted; its values stay.
+    onpointerleave: (event) => { if (event.pointerType !== "touch") hide(); },
+  },
+      marks, lines, pointer,
+      h("text.label", { x: left, y: HEIGHT - 4 }, points.length ? clock(first) : ""),
+      h("text.label", { x: WIDTH - 4, y: HEIGHT - 4, "text-anchor": "end" }, points.length ? clock(last) : ""));
+  if (pointed.has(title)) show(pointed.get(title));
+  return h("section.panel", null, h("h3", null, title), drawing,
+    h("p.legend", null, series.map(([name], index) => h("span", null, h(`i.${CLASSES[index]}`), name, readings[index])), when));
+}
+
+const isValue = (value) => value !== null && value !== undefined;
+
+/** Returns the points that have a value but no neighbour with one, through which no line goes. */
+function lonely(points, value) {
+  const has = (index) => index in points && isValue(value(points[index]));
+  return points.filter((_, index) => has(index) && !has(index - 1) && !has(index + 1));
 }
 
 /** Returns the path data of a line, with a gap wherever a point has no value. */
@@ -1822,10 +1866,8 @@ function path(points, value, x, y) {
   let text = "", isDown = false;
   for (const point of points) {
     const own = value(point);
-    if (own === null || own === undefined) { isDown = false; continue; }
-    const place = `${x(point.at).toFixed(1)} ${y(own).toFixed(1)}`;
-    // The zero-length line shows a single value as a dot.
-    text += isDown ? `L${place}` : `M${place}L${place}`;
+    if (!isValue(own)) { isDown = false; continue; }
+    text += `${isDown ? "L" : "M"}${x(point.at).toFixed(1)} ${y(own).toFixed(1)}`;
     isDown = true;
   }
   return text;
@@ -1895,7 +1937,7 @@ export const configuration = {
   }
 }
 * { box-sizing: border-box; }
-html { scrollbar-gutter: stable; scrollbar-color: var(--line) transparent; }
+html { scrollbar-color: var(--line) transparent; }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.45rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.4rem 0 .5rem; } h3 { font-size: .95rem; margin: 1.1rem 0 .4rem; }
 p { margin: .5rem 0; } a { color: var(--accent); } small, .quiet { color: var(--quiet); }
@@ -1942,7 +1984,7 @@ input[type=checkbox], input[type=radio] { padding: 0; width: auto; } textarea { 
 .cards { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fill, minmax(8.4rem, 1fr)); }
 .card, .panel { background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); padding: .8rem .95rem; }
 .card b { display: block; font-size: 1.4rem; font-weight: 600; line-height: 1.25; } .card span { color: var(--quiet); font-size: .86em; }
-.panel { margin: .8rem 0; } .panel > h2:first-child, .panel > h3:first-child { margin-top: 0; } .two { display: grid; gap: 0 1rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); align-items: start; }
+.panel { margin: .8rem 0; } .panel > h2:first-child, .panel > h3:first-child { margin-top: 0; } .two { display: grid; gap: 0 1rem; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); align-items: start; }
 .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); margin: .5rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: baseline; }
 th { font-weight: 600; color: var(--quiet); font-size: .84em; white-space: nowrap; } tbody tr:last-child td { border-bottom: 0; } tbody tr:hover { background: var(--accent-soft); }
@@ -1950,7 +1992,8 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 td button.plain { padding: 0; border: 0; color: var(--accent); text-decoration: underline; text-underline-offset: .15em; } .bar a[aria-current=true] { color: inherit; font-weight: 600; text-decoration: none; }
 td.name { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; } .strip { width: 7.5rem; height: 1.15rem; display: block; } .strip rect { fill: var(--good); opacity: .55; } .strip rect.bad { fill: var(--bad); opacity: 1; }
 tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animation: arrive 1.6s ease-out; } tr.bad td { background: var(--bad-soft); } tr.off { color: var(--quiet); }
-@keyframes arrive { from { background: var(--warn-soft); } } @media (prefers-reduced-motion: reduce) { tr.new { animation: none; } }
+.loading { color: var(--quiet); animation: appear .3s .2s both; } [aria-busy=true] { cursor: progress; }
+@keyframes appear { from { opacity: 0; } } @keyframes arrive { from { background: var(--warn-soft); } } @media (prefers-reduced-motion: reduce) { tr.new { animation: none; } }
 .empty { color: var(--quiet); border: 1px dashed var(--line); border-radius: var(--radius); padding: 1.2rem; text-align: center; }
 .badge { display: inline-block; border: 1px solid currentColor; border-radius: 99px; padding: 0 .5rem; font-size: .78rem; white-space: nowrap; color: var(--quiet); }
 #top .badge { color: inherit; } .badge.good { color: var(--good); } .badge.bad { color: var(--bad); } .badge.warn { color: var(--warn); } .badge.accent { color: var(--accent); }
@@ -1962,9 +2005,9 @@ tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animati
 .keys { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; } .keys dd { margin: 0; }
 .added { color: var(--good); } .removed { color: var(--bad); } .changed { color: var(--warn); }
 .meter { height: .5rem; border-radius: 99px; border: 1px solid var(--line); background: var(--code); overflow: hidden; display: block; width: 100%; min-width: 6rem; }
-.chart { width: 100%; height: auto; display: block; } .chart .axis { stroke: var(--line); } .chart .label { fill: var(--quiet); font-size: 10px; }
+.chart { width: 100%; height: auto; display: block; touch-action: pan-y; } .chart .pointer { stroke: var(--quiet); stroke-dasharray: 2 2; } .chart .dot { stroke: none; fill: currentColor; } .chart .dot.one { color: var(--series-1); } .chart .dot.second { color: var(--series-2); } .chart .dot.third { color: var(--series-3); } .chart .axis { stroke: var(--line); } .chart .label { fill: var(--quiet); font-size: 10px; }
 .chart .line { fill: none; stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; } .chart .one { stroke: var(--series-1); } .chart .second { stroke: var(--series-2); } .chart .third { stroke: var(--series-3); }
-.legend { display: flex; gap: 1rem; font-size: .85em; color: var(--quiet); } .legend i { display: inline-block; width: 1rem; height: 0; border-top: 3px solid; margin-right: .35rem; vertical-align: middle; } .legend .one { color: var(--series-1); } .legend .second { color: var(--series-2); } .legend .third { color: var(--series-3); }
+.legend { display: flex; flex-wrap: wrap; gap: 0 1rem; min-height: 1.5em; font-variant-numeric: tabular-nums; font-size: .85em; color: var(--quiet); } .legend i { display: inline-block; width: 1rem; height: 0; border-top: 3px solid; margin-right: .35rem; vertical-align: middle; } .legend .one { color: var(--series-1); } .legend .second { color: var(--series-2); } .legend .third { color: var(--series-3); }
 .thumb { max-width: 12rem; max-height: 8rem; border: 1px solid var(--line); border-radius: var(--radius); display: block; }
 
 dialog { background: var(--raised); color: var(--ink); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); padding: 0 1.2rem 1.2rem; width: min(46rem, calc(100vw - 2rem)); max-height: calc(100vh - 3rem); }
@@ -1974,10 +2017,21 @@ dialog.production { border: 3px solid #ff8a3c; }
 .toast { background: var(--bar); color: var(--bar-ink); padding: .5rem .8rem; border-radius: var(--radius); box-shadow: var(--shadow); margin: 0; display: flex; gap: .8rem; justify-content: space-between; align-items: center; } .toast.bad { background: #8c1d18; color: #fff; } .toast button { background: none; border: 0; color: inherit; padding: 0 .2rem; }
 .door { max-width: 25rem; margin: 9vh auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: 1.6rem 1.8rem; } .door .brand { color: var(--quiet); } .door h1 { margin: .3rem 0 .8rem; } .door button.strong { width: 100%; padding: .5rem; }
 
+/* Only the page scrolls, so that the header reaches the edge beside any scroll bar. */
+@media screen and (min-width: 46.01rem) {
+  #app:has(> #body) { display: flex; flex-direction: column; height: 100vh; height: 100dvh; }
+  #body { flex: 1; min-height: 0; grid-template-rows: minmax(0, 1fr); } #body > main { position: relative; height: 100%; overflow: auto; scrollbar-gutter: stable; } #body > nav { position: static; height: 100%; max-height: none; }
+}
 @media (max-width: 46rem) {
+  /* Each row of a table is a list of its cells with their headings. */
+  .scroll table, .scroll tbody, .scroll tr { display: block; } .scroll thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  .scroll tr { padding: .45rem .7rem; border-bottom: 1px solid var(--line); } .scroll tbody tr:last-child { border-bottom: 0; }
+  .scroll td { display: flow-root; border: 0; padding: .14rem 0; min-width: 0; max-width: none; white-space: normal; overflow-wrap: anywhere; text-align: right; }
+  .scroll td::before { content: attr(data-label); color: var(--quiet); font: 600 .8rem/1.6 system-ui, sans-serif; float: left; margin-right: .8rem; white-space: nowrap; }
+  .scroll td.wide { text-align: left; } .scroll td:empty { display: none; } .scroll td button { white-space: normal; overflow-wrap: anywhere; text-align: right; }
   #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
   nav { display: none; position: static; max-height: none; background: var(--sheet); border-bottom: 1px solid var(--line); } nav.open { display: block; columns: 2; } nav h2 { break-after: avoid; } nav ul { break-inside: avoid; }
-  td.name { max-width: 11rem; } td.wrap { min-width: 15rem; } main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
+  main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
 }
 
 """##
@@ -2106,9 +2160,10 @@ export function button(text, act, properties = {}) {
 export function guarded(act) {
   return async (event) => {
     const element = event?.currentTarget;
-    if (element?.tagName === "BUTTON") element.disabled = true;
+    const isButton = element?.tagName === "BUTTON";
+    if (isButton) { element.disabled = true; element.setAttribute("aria-busy", "true"); }
     try { await act(event); } catch (error) { complain(error); } finally {
-      if (element?.tagName === "BUTTON") element.disabled = false;
+      if (isButton) { element.disabled = false; element.removeAttribute("aria-busy"); }
     }
   };
 }
@@ -2129,7 +2184,7 @@ export function table(columns, rows, empty, options = {}) {
       options.caption && h("caption.hidden", null, options.caption),
       h("thead", null, h("tr", null, columns.map(([name, , kind]) => h(kind ? `th.${kind.replaceAll(" ", ".")}` : "th", { scope: "col" }, name)))),
       h("tbody", null, rows.map((row) => {
-        const line = h("tr", null, columns.map(([, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", null, cell(row))));
+        const line = h("tr", null, columns.map(([name, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", { data: { label: name } }, cell(row))));
         const mark = options.mark?.(row);
         if (mark) line.classList.add(mark);
         return line;
@@ -2180,6 +2235,28 @@ export function complain(error) {
   say(error?.message ?? String(error), true);
 }
 
+/** The text that stands where contents are being fetched. It appears only if they take a moment. */
+export const loading = () => h("p.loading", { role: "status" }, "Loading…");
+
+const openDialogs = () => /** @type {HTMLDialogElement[]} */ ([...document.querySelectorAll("dialog[open]")]);
+
+// A dialog adds an entry to the browser's history, so that Back closes it. A dialog that is closed in another way leaves its
+// entry, which the next dialog uses; Back skips it otherwise. Removing it is asynchronous and could undo a later navigation.
+const isAtDialog = () => history.state?.isDialog === true;
+const addEntry = () => { if (!isAtDialog()) history.pushState({ isDialog: true }, ""); entry = here(); };
+const here = () => ({ isDialog: isAtDialog(), address: location.href });
+let entry = here();
+addEventListener("popstate", () => {
+  const before = entry;
+  entry = here();
+  const open = openDialogs();
+  if (entry.address !== before.address) { for (const one of open) one.close(); return; }
+  if (!before.isDialog || entry.isDialog) return;
+  if (!open.length) return history.back();
+  open.at(-1)?.close();
+  if (open.length > 1) addEntry();
+});
+
 /**
  * Shows a dialog until it is closed. Resolves to the value passed to `done`, or to `undefined`.
  * @param {string} title
@@ -2196,6 +2273,7 @@ export function dialog(title, content, kind = "") {
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
     box.showModal();
+    addEntry();
     // Focus the first input. Otherwise the browser focuses the close button.
     box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
   });
@@ -2459,8 +2537,8 @@ export const explorer = {
     const choice = select([...new Set(operations.map(({ name }) => name))], parameters.get("operation") ?? "records/query", { id: "operation" });
     const database = select(["public", "private", "shared"], parameters.get("database") ?? "private");
     const who = select([["user", "a user, by tokens"], ["operator", "myself, public database"]], parameters.get("as") ?? "user");
-    const apiToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.apiToken, placeholder: "64 hex digits; none with --dev" });
-    const webToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.webToken, placeholder: "dev-alice, or: zonecast user sign-in EMAIL" });
+    const apiToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.apiToken, placeholder: "64 hex digits; none with --dev or a user's code" });
+    const webToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.webToken, placeholder: "dev-alice, or a code from the user's account page" });
     const area = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Request body" });
     const texts = h("div"), answer = h("div", { "aria-live": "polite" }), about = h("p.quiet", null);
     const chosen = () => operations.find(({ name }) => name === choice.value);
@@ -2514,7 +2592,13 @@ export const explorer = {
           .then((text) => [200, text], (error) => [error.status ?? 0, error.text || error.message]);
         return show(shown[0], whole(shown[1], 2), Math.round(performance.now() - start));
       }
-      if (webToken.value.trim()) {
+      const token = webToken.value.trim();
+      if (token && !token.startsWith("dev-") && !apiToken.value) {
+        const shown = await callText("POST", `act/${database.value}/${choice.value}`, {}, area.value, { "X-Zonecast-Consent": token })
+          .then((text) => [200, text], (error) => [error.status ?? 0, error.text || error.message]);
+        return show(shown[0], whole(shown[1], 2), Math.round(performance.now() - start));
+      }
+      if (token) {
         await post("explorer/act", { user: webToken.value.startsWith("dev-") ? webToken.value : "by a token", operation: `${database.value} ${choice.value}` });
       }
       const response = await fetch(address(false), isGet ? {} : { method: "POST", headers: { "Content-Type": "text/plain" }, body: area.value });
@@ -2531,7 +2615,7 @@ export const explorer = {
 };
 
 /** The tokens the user has typed. They are kept in memory only. */
-const kept = { apiToken: "", webToken: "" };
+export const kept = { apiToken: "", webToken: "" };
 
 /** Returns the operation's name, such as `records/query` for `/database/{version}/…/records/query`. */
 function nameOf(path) {
@@ -3005,7 +3089,7 @@ import { moment, number, span, upTo } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const indexes = {
   id: "indexes", title: "Indexes", key: "i",
-  about: "Recommendations from the queries that apps have sent since the relay started.",
+  about: "Recommendations from the queries on declared fields that apps have sent since the relay started.",
   command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -3061,7 +3145,7 @@ export const indexes = {
 // Entries contain no private data.
 
 import { get } from "./api.js";
-import { button, download, fill, h, table } from "./dom.js";
+import { button, download, fill, h, loading, table } from "./dom.js";
 import { bytes, moment, took } from "./format.js";
 
 /** @type {import("./sections.js").Page} */
@@ -3078,7 +3162,7 @@ export const logs = {
     const check = (name, text) => h("label.check", null, h("input", {
       type: "checkbox", checked: wanted[name] === "1", onchange: (event) => go({ [name]: event.target.checked ? "1" : "" }),
     }), text);
-    const list = h("div");
+    const list = h("div", null, loading());
     let rows = [], last = 0;
     fill(body, h("div.bar", null,
       h("form.bar", { role: "search", onsubmit: (event) => { event.preventDefault(); go({ operation: operation.value.trim() }); } },
@@ -3126,8 +3210,19 @@ import { setUp, signIn } from "./signin.js";
 
 const app = document.getElementById("app");
 
+/** @type {Shell | undefined} */ let shell;
+const setupCode = () => /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
+
+// A one-time link may be opened in a tab that already shows the console.
+addEventListener("hashchange", (event) => {
+  if (!setupCode()) return;
+  event.stopImmediatePropagation();
+  shell?.stop();
+  begin();
+});
+
 async function begin() {
-  const code = /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
+  const code = setupCode();
   if (code) {
     // Remove the code from the address and the browser's history.
     history.replaceState(null, "", location.pathname);
@@ -3143,11 +3238,13 @@ async function begin() {
 /** @param {{ name: string, version: string, isDev: boolean, data: string, token: string, containers: { name: string }[] }} welcome */
 function open(welcome) {
   session.token = welcome.token;
-  const shell = new Shell(app, welcome);
+  shell?.stop();
+  shell = new Shell(app, welcome);
   shell.start();
 }
 
 session.ended = () => {
+  shell?.stop();
   place.container = "";
   signIn(app, open);
 };
@@ -3159,12 +3256,23 @@ begin();
 "console/overview.js": ##"""
 // The Overview page: the relay's state, and suggested next steps.
 
-import { get } from "./api.js";
-import { fill, h, table } from "./dom.js";
+import { get, place, post } from "./api.js";
+import { button, dialog, field, fill, guarded, h, table } from "./dom.js";
 import { ago, bytes, moment, number, span, took } from "./format.js";
 
 const card = (value, name, link) => h("div.card", null, h("b", null, value),
   h("span", null, link ? h("a", { href: link }, name) : name));
+
+/** Shows a dialog that sets the container's display name. Resolves to whether it was set. */
+const displayName = (title) => dialog(`Display name of ${place.container}`, (done) => {
+  const name = h("input", { type: "text", maxlength: 100, value: title ?? "" });
+  return h("form", { onsubmit: guarded(async (event) => {
+    event.preventDefault();
+    await post("containers/name", { name: name.value });
+    done(true);
+  }) }, field("Display name", name, "Users see it on the sign-in and share pages. Empty: they see the container's ID."),
+  h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
+});
 
 /** @type {import("./sections.js").Page} */
 export const overview = {
@@ -3201,6 +3309,8 @@ export const overview = {
             h("ul.steps", null, now.steps.map((step) => h(step.isDone ? "li.done" : "li", null,
               step.isDone ? "✓ " : "○ ", step.isDone ? step.text : h("a", { href: shell.link(step.page) }, step.text))))),
           h("section.panel", null, h("h2", null, "State"), h("dl.facts", null,
+            h("dt", null, "Display name"), h("dd", null, now.title ?? "none", " ",
+              button("Edit…", async () => { if (await displayName(now.title)) await draw(); }, { class: "small", id: "edit-name" })),
             h("dt", null, "Version"), h("dd", null, now.version),
             h("dt", null, "Uptime"), h("dd", null, `${span((Date.now() - now.started) / 1000)}`),
             h("dt", null, "Backups"), h("dd", null, h("a", { href: shell.link("backups") },
@@ -3350,7 +3460,7 @@ export const promote = {
         say(answer.isApplied ? "The schema is promoted to production." : "The promotion is refused. The reasons are listed below.", !answer.isApplied);
         await shell.show();
       }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
-      h("p.quiet", null, "To reset development to production's schema, without records, stop the relay and run ",
+      h("p.quiet", null, "To reset development to production's schema, without records, run ",
         h("code", null, `zonecast schema reset --container ${place.container} --data ${shell.welcome.data}`)),
       h("h2", null, "Past promotions"),
       table([["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Subject", (entry) => entry.subject]],
@@ -3684,7 +3794,7 @@ export const quotas = {
 // records.
 
 import { get, isProduction, place, wire } from "./api.js";
-import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
+import { button, complain, confirmed, dialog, download, fill, h, loading, say, table } from "./dom.js";
 import { edit, shown } from "./editor.js";
 import { counted, moment, short } from "./format.js";
 import { writeJSON } from "./json.js";
@@ -3729,7 +3839,7 @@ export const records = {
     const columns = () => parts.columns ?? own.slice(0, 6);
 
     const load = async (more = false) => {
-      if (!more) { rows = []; marker = undefined; }
+      if (!more) { rows = []; marker = undefined; fill(list, loading()); }
       try {
         const page = await wire("records/query", queryBody(type, parts, marker));
         rows.push(...page.records);
@@ -4246,7 +4356,7 @@ export const shares = {
 // The address contains the whole state, so users can bookmark and share a page: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`.
 
 import { isProduction, place, post } from "./api.js";
-import { button, complain, dialog, field, fill, guarded, h, say, select } from "./dom.js";
+import { button, complain, dialog, field, fill, guarded, h, loading, say, select } from "./dom.js";
 import { passkeyList } from "./passkeys.js";
 import { passwordForm, signIn, signOut } from "./signin.js";
 import { sections } from "./sections.js";
@@ -4401,6 +4511,7 @@ export class Shell {
     document.title = `${page.title} · ${place.container} · Zonecast Console`;
     const body = h("div.page", { data: { page: page.id } });
     const cli = h("p.cli", null);
+    fill(body, loading());
     fill(this.main, h("div.title", null, h("h1", null, page.title), h("p.quiet", null, page.about)), body, cli);
     if (page.command) {
       fill(cli, "Command: ", h("code", null, `zonecast ${page.command(this.where())}`));
@@ -4655,7 +4766,7 @@ export async function signOut(then) {
 
 import { get } from "./api.js";
 import { chart } from "./charts.js";
-import { copyable, fill, h, table } from "./dom.js";
+import { copyable, fill, h, loading, table } from "./dom.js";
 import { bytes, number, span, took } from "./format.js";
 
 /** The charts as Prometheus queries. Prometheus keeps data for longer than the relay. */
@@ -4684,7 +4795,7 @@ export const telemetry = {
     const rate = (count) => (point) => count(point) / Math.max(1, point.seconds);
     const shownRate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(1));
     const milliseconds = (value) => (value === 0 ? "0" : took(value));
-    const now = h("div");
+    const now = h("div", null, loading());
     fill(body, now, queries());
     const draw = async () => {
       const { points, operations, sum, before } = await get("telemetry", { period });
@@ -4857,6 +4968,7 @@ async function newKey() {
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
+import { kept } from "./explorer.js";
 import { ago, bytes, counted, moment, number, short } from "./format.js";
 
 /** @type {import("./sections.js").Page} */
@@ -4937,6 +5049,24 @@ function newPassword(user) {
   });
 }
 
+/** Asks for the code with which the user allows it, and opens the API explorer as this user. */
+function actAs(user, shell) {
+  return dialog(`Act as ${user.name}`, (done) => {
+    const code = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false" });
+    return h("form", { id: "act-as", onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      await post("act", { id: user.id, code: code.value.trim() });
+      Object.assign(kept, { apiToken: "", webToken: code.value.trim() });
+      done(true);
+      shell.go("explorer", { operation: "zones/list", database: "private" });
+    }) },
+    h("p", null, "Only the user can allow this. Ask them to open ", h("a", { href: "../account", target: "_blank", rel: "noopener" }, new URL("../account", location.href).href),
+      ", to choose “Let support act as me” at the app of this container and environment, and to send you the code."),
+    field("Code", code, "It works for half an hour. The audit log records each call."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Act as this user")));
+  });
+}
+
 /** Deletes a user, after the operator has typed the user's name. Resolves to whether the user was deleted. */
 function remove(user) {
   return dialog(`Delete ${user.name}?`, (done) => {
@@ -4994,6 +5124,7 @@ async function person(body, shell, id) {
     h("div.actions.left", null,
       button("Export", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "Exports what this page shows. For the user's records: zonecast user export" }),
       sessions.length > 1 && button("Revoke all sessions", () => end()),
+      user.way === "password" && button("Act as this user…", () => actAs(user, shell), { id: "act-as-user" }),
       user.way === "password" && button("Set password…", async () => { if (await newPassword(user)) await shell.show(); }),
       button(user.isDisabled ? "Enable" : "Disable…", async () => {
         if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "This revokes all sessions. The user cannot sign in until you enable the account again. The user's data stays.", "Disable")) return;

@@ -217,6 +217,8 @@ struct ConsoleTests {
             let root = "document.documentElement"
             let isWide = try page.text("\(root).scrollWidth > \(root).clientWidth")
             #expect(isWide == "false", "\(name) is too wide")
+            let isCut = "[...document.querySelectorAll('.scroll')].some((one) => one.scrollWidth > one.clientWidth)"
+            #expect(try page.text(isCut) == "false", "a table of \(name) is cut")
             try page.saveScreenshot("console-narrow-\(name)")
         }
         #expect(page.faults.isEmpty, "\(page.faults)")
@@ -413,6 +415,67 @@ struct ConsoleTests {
         try page.press("?")
         try page.wait(for: "document.querySelector('dialog[open] .keys') !== null")
         try page.press("Escape")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func backClosesADialogAndThenLeavesThePage() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
+        try page.wait(for: isReady("overview"))
+        for name in ["zones", "records"] {
+            try page.text("document.querySelector('nav [data-page=\(name)]').click()")
+            try page.wait(for: isReady(name))
+        }
+        func openDialog() throws {
+            try page.text("document.getElementById('new-record').click()")
+            try page.wait(for: "document.querySelector('dialog[open]') !== null")
+        }
+        try openDialog()
+        try page.text("history.back()")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        #expect(try page.text("document.body.dataset.ready") == "records")
+        // A dialog that is closed in another way leaves nothing that Back would have to pass.
+        try openDialog()
+        try page.text("document.querySelector('dialog header button').click()")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        try page.text("history.back()")
+        try page.wait(for: isReady("zones"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aSetUpLinkWorksInAnOpenTab() throws {
+        let fixture = try ConsoleFixture()
+        let page = try fixture.signUp(try Chromium())
+        try page.wait(for: "document.body.dataset.ready === 'none'")
+        let made = try Command.run(["console", "link", "--data", fixture.folder.path])
+        let code = try #require(made.output.firstMatch(of: /#setup=[\w-]+/)).0
+        try page.text("(location.hash = '\(code)')")
+        try page.wait(for: "document.querySelectorAll('.door input').length === 3")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aChartShowsTheValuesAtThePointer() throws {
+        let fixture = try ConsoleFixture()
+        let page = try fixture.signUp(try Chromium())
+        try page.wait(for: "document.body.dataset.ready === 'none'")
+        try page.text(
+            """
+            import('./charts.js').then(({ chart }) => document.querySelector('main').append(chart('Test', [0, 1, 2, 3].map((at) => ({ at })),
+              [['one', ({ at }) => (at === 1 ? null : at)]], (value) => `${value} long units`)))
+            """
+        )
+        // The first point has no neighbour with a value, so no line shows it.
+        #expect(try page.text("document.querySelectorAll('.chart > .dot').length") == "1")
+        try page.text(
+            """
+            (() => { const chart = document.querySelector('.chart'); const box = chart.getBoundingClientRect();
+            chart.dispatchEvent(new PointerEvent('pointermove', { clientX: box.right - 5, clientY: box.top + 20 })); })()
+            """
+        )
+        #expect(try page.text("document.querySelector('.legend').innerText").contains("one 3 long units"))
+        let isCut = "[...document.querySelectorAll('.chart .label')].some((one) => one.getBBox().x < 0)"
+        #expect(try page.text(isCut) == "false")
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 

@@ -46,9 +46,10 @@ export async function call(method, name, parameters = {}, body) {
 /**
  * Like `call`, with the texts of the request and response bodies.
  * @param {string} [body]
+ * @param {Record<string, string>} [headers]
  * @returns {Promise<string>}
  */
-export async function callText(method, name, parameters = {}, body) {
+export async function callText(method, name, parameters = {}, body, headers = {}) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...place, ...parameters })) {
     if (value !== undefined && value !== null && value !== "") query.set(key, String(value));
@@ -57,7 +58,7 @@ export async function callText(method, name, parameters = {}, body) {
   try {
     response = await fetch(`api/${name}?${query}`, {
       method,
-      headers: { "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
+      headers: { ...headers, "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
       body, credentials: "same-origin",
     });
   } catch {
@@ -67,7 +68,7 @@ export async function callText(method, name, parameters = {}, body) {
   if (response.ok) return text;
   const answer = parsed(text);
   if (answer.code === "confirm" && parameters.confirm === undefined && await typedName(place.container)) {
-    return callText(method, name, { ...parameters, confirm: place.container }, body);
+    return callText(method, name, { ...parameters, confirm: place.container }, body, headers);
   }
   if (answer.code === "signIn") session.ended();
   throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status, text);

@@ -32,7 +32,7 @@ const verified = (one) => !one.verified ? h("span.badge", null, "not yet")
 /** @type {import("./sections.js").Page} */
 export const backups = {
   id: "backups", title: "Backups", key: "b",
-  about: "Backups of the whole relay, created while it runs. To restore one, stop the relay and run zonecast backup restore.",
+  about: "Backups of the whole relay, created while it runs. To restore one, run zonecast backup restore; the relay pauses meanwhile.",
   command: ({ data }) => `backup list --data ${data}`,
 
   async show(body, { shell }) {

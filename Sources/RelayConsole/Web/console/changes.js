@@ -1,7 +1,7 @@
 // The Changes page: the live change log of one zone, and the changes a device with a given sync token would receive.
 
 import { get, post } from "./api.js";
-import { button, copyable, field, fill, h, table } from "./dom.js";
+import { button, copyable, field, fill, h, loading, table } from "./dom.js";
 import { bytes, counted, moment, number, short } from "./format.js";
 
 /** @type {import("./dom.js").Column[]} */
@@ -23,7 +23,7 @@ export const changes = {
   async show(body, { shell, parameters, signal }) {
     const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];
     if (!zone || !owner) return choose(body, shell);
-    const list = h("div");
+    const list = h("div", null, loading());
     const head = h("p", null);
     const token = h("div");
     let isLive = true;

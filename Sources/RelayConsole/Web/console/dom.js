@@ -59,9 +59,10 @@ export function button(text, act, properties = {}) {
 export function guarded(act) {
   return async (event) => {
     const element = event?.currentTarget;
-    if (element?.tagName === "BUTTON") element.disabled = true;
+    const isButton = element?.tagName === "BUTTON";
+    if (isButton) { element.disabled = true; element.setAttribute("aria-busy", "true"); }
     try { await act(event); } catch (error) { complain(error); } finally {
-      if (element?.tagName === "BUTTON") element.disabled = false;
+      if (isButton) { element.disabled = false; element.removeAttribute("aria-busy"); }
     }
   };
 }
@@ -82,7 +83,7 @@ export function table(columns, rows, empty, options = {}) {
       options.caption && h("caption.hidden", null, options.caption),
       h("thead", null, h("tr", null, columns.map(([name, , kind]) => h(kind ? `th.${kind.replaceAll(" ", ".")}` : "th", { scope: "col" }, name)))),
       h("tbody", null, rows.map((row) => {
-        const line = h("tr", null, columns.map(([, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", null, cell(row))));
+        const line = h("tr", null, columns.map(([name, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", { data: { label: name } }, cell(row))));
         const mark = options.mark?.(row);
         if (mark) line.classList.add(mark);
         return line;
@@ -133,6 +134,28 @@ export function complain(error) {
   say(error?.message ?? String(error), true);
 }
 
+/** The text that stands where contents are being fetched. It appears only if they take a moment. */
+export const loading = () => h("p.loading", { role: "status" }, "Loading…");
+
+const openDialogs = () => /** @type {HTMLDialogElement[]} */ ([...document.querySelectorAll("dialog[open]")]);
+
+// A dialog adds an entry to the browser's history, so that Back closes it. A dialog that is closed in another way leaves its
+// entry, which the next dialog uses; Back skips it otherwise. Removing it is asynchronous and could undo a later navigation.
+const isAtDialog = () => history.state?.isDialog === true;
+const addEntry = () => { if (!isAtDialog()) history.pushState({ isDialog: true }, ""); entry = here(); };
+const here = () => ({ isDialog: isAtDialog(), address: location.href });
+let entry = here();
+addEventListener("popstate", () => {
+  const before = entry;
+  entry = here();
+  const open = openDialogs();
+  if (entry.address !== before.address) { for (const one of open) one.close(); return; }
+  if (!before.isDialog || entry.isDialog) return;
+  if (!open.length) return history.back();
+  open.at(-1)?.close();
+  if (open.length > 1) addEntry();
+});
+
 /**
  * Shows a dialog until it is closed. Resolves to the value passed to `done`, or to `undefined`.
  * @param {string} title
@@ -149,6 +172,7 @@ export function dialog(title, content, kind = "") {
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
     box.showModal();
+    addEntry();
     // Focus the first input. Otherwise the browser focuses the close button.
     box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
   });

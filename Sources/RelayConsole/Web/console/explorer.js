@@ -20,8 +20,8 @@ export const explorer = {
     const choice = select([...new Set(operations.map(({ name }) => name))], parameters.get("operation") ?? "records/query", { id: "operation" });
     const database = select(["public", "private", "shared"], parameters.get("database") ?? "private");
     const who = select([["user", "a user, by tokens"], ["operator", "myself, public database"]], parameters.get("as") ?? "user");
-    const apiToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.apiToken, placeholder: "64 hex digits; none with --dev" });
-    const webToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.webToken, placeholder: "dev-alice, or: zonecast user sign-in EMAIL" });
+    const apiToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.apiToken, placeholder: "64 hex digits; none with --dev or a user's code" });
+    const webToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.webToken, placeholder: "dev-alice, or a code from the user's account page" });
     const area = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Request body" });
     const texts = h("div"), answer = h("div", { "aria-live": "polite" }), about = h("p.quiet", null);
     const chosen = () => operations.find(({ name }) => name === choice.value);
@@ -75,7 +75,13 @@ export const explorer = {
           .then((text) => [200, text], (error) => [error.status ?? 0, error.text || error.message]);
         return show(shown[0], whole(shown[1], 2), Math.round(performance.now() - start));
       }
-      if (webToken.value.trim()) {
+      const token = webToken.value.trim();
+      if (token && !token.startsWith("dev-") && !apiToken.value) {
+        const shown = await callText("POST", `act/${database.value}/${choice.value}`, {}, area.value, { "X-Zonecast-Consent": token })
+          .then((text) => [200, text], (error) => [error.status ?? 0, error.text || error.message]);
+        return show(shown[0], whole(shown[1], 2), Math.round(performance.now() - start));
+      }
+      if (token) {
         await post("explorer/act", { user: webToken.value.startsWith("dev-") ? webToken.value : "by a token", operation: `${database.value} ${choice.value}` });
       }
       const response = await fetch(address(false), isGet ? {} : { method: "POST", headers: { "Content-Type": "text/plain" }, body: area.value });
@@ -92,7 +98,7 @@ export const explorer = {
 };
 
 /** The tokens the user has typed. They are kept in memory only. */
-const kept = { apiToken: "", webToken: "" };
+export const kept = { apiToken: "", webToken: "" };
 
 /** Returns the operation's name, such as `records/query` for `/database/{version}/…/records/query`. */
 function nameOf(path) {

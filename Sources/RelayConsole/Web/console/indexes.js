@@ -7,7 +7,7 @@ import { moment, number, span, upTo } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const indexes = {
   id: "indexes", title: "Indexes", key: "i",
-  about: "Recommendations from the queries that apps have sent since the relay started.",
+  about: "Recommendations from the queries on declared fields that apps have sent since the relay started.",
   command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {

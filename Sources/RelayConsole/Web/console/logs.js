@@ -2,7 +2,7 @@
 // Entries contain no private data.
 
 import { get } from "./api.js";
-import { button, download, fill, h, table } from "./dom.js";
+import { button, download, fill, h, loading, table } from "./dom.js";
 import { bytes, moment, took } from "./format.js";
 
 /** @type {import("./sections.js").Page} */
@@ -19,7 +19,7 @@ export const logs = {
     const check = (name, text) => h("label.check", null, h("input", {
       type: "checkbox", checked: wanted[name] === "1", onchange: (event) => go({ [name]: event.target.checked ? "1" : "" }),
     }), text);
-    const list = h("div");
+    const list = h("div", null, loading());
     let rows = [], last = 0;
     fill(body, h("div.bar", null,
       h("form.bar", { role: "search", onsubmit: (event) => { event.preventDefault(); go({ operation: operation.value.trim() }); } },

@@ -7,8 +7,19 @@ import { setUp, signIn } from "./signin.js";
 
 const app = document.getElementById("app");
 
+/** @type {Shell | undefined} */ let shell;
+const setupCode = () => /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
+
+// A one-time link may be opened in a tab that already shows the console.
+addEventListener("hashchange", (event) => {
+  if (!setupCode()) return;
+  event.stopImmediatePropagation();
+  shell?.stop();
+  begin();
+});
+
 async function begin() {
-  const code = /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
+  const code = setupCode();
   if (code) {
     // Remove the code from the address and the browser's history.
     history.replaceState(null, "", location.pathname);
@@ -24,11 +35,13 @@ async function begin() {
 /** @param {{ name: string, version: string, isDev: boolean, data: string, token: string, containers: { name: string }[] }} welcome */
 function open(welcome) {
   session.token = welcome.token;
-  const shell = new Shell(app, welcome);
+  shell?.stop();
+  shell = new Shell(app, welcome);
   shell.start();
 }
 
 session.ended = () => {
+  shell?.stop();
   place.container = "";
   signIn(app, open);
 };

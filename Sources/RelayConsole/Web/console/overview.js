@@ -1,11 +1,22 @@
 // The Overview page: the relay's state, and suggested next steps.
 
-import { get } from "./api.js";
-import { fill, h, table } from "./dom.js";
+import { get, place, post } from "./api.js";
+import { button, dialog, field, fill, guarded, h, table } from "./dom.js";
 import { ago, bytes, moment, number, span, took } from "./format.js";
 
 const card = (value, name, link) => h("div.card", null, h("b", null, value),
   h("span", null, link ? h("a", { href: link }, name) : name));
+
+/** Shows a dialog that sets the container's display name. Resolves to whether it was set. */
+const displayName = (title) => dialog(`Display name of ${place.container}`, (done) => {
+  const name = h("input", { type: "text", maxlength: 100, value: title ?? "" });
+  return h("form", { onsubmit: guarded(async (event) => {
+    event.preventDefault();
+    await post("containers/name", { name: name.value });
+    done(true);
+  }) }, field("Display name", name, "Users see it on the sign-in and share pages. Empty: they see the container's ID."),
+  h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
+});
 
 /** @type {import("./sections.js").Page} */
 export const overview = {
@@ -42,6 +53,8 @@ export const overview = {
             h("ul.steps", null, now.steps.map((step) => h(step.isDone ? "li.done" : "li", null,
               step.isDone ? "✓ " : "○ ", step.isDone ? step.text : h("a", { href: shell.link(step.page) }, step.text))))),
           h("section.panel", null, h("h2", null, "State"), h("dl.facts", null,
+            h("dt", null, "Display name"), h("dd", null, now.title ?? "none", " ",
+              button("Edit…", async () => { if (await displayName(now.title)) await draw(); }, { class: "small", id: "edit-name" })),
             h("dt", null, "Version"), h("dd", null, now.version),
             h("dt", null, "Uptime"), h("dd", null, `${span((Date.now() - now.started) / 1000)}`),
             h("dt", null, "Backups"), h("dd", null, h("a", { href: shell.link("backups") },

@@ -20,7 +20,7 @@ export const promote = {
         say(answer.isApplied ? "The schema is promoted to production." : "The promotion is refused. The reasons are listed below.", !answer.isApplied);
         await shell.show();
       }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
-      h("p.quiet", null, "To reset development to production's schema, without records, stop the relay and run ",
+      h("p.quiet", null, "To reset development to production's schema, without records, run ",
         h("code", null, `zonecast schema reset --container ${place.container} --data ${shell.welcome.data}`)),
       h("h2", null, "Past promotions"),
       table([["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Subject", (entry) => entry.subject]],

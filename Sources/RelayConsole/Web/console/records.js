@@ -2,7 +2,7 @@
 // records.
 
 import { get, isProduction, place, wire } from "./api.js";
-import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
+import { button, complain, confirmed, dialog, download, fill, h, loading, say, table } from "./dom.js";
 import { edit, shown } from "./editor.js";
 import { counted, moment, short } from "./format.js";
 import { writeJSON } from "./json.js";
@@ -47,7 +47,7 @@ export const records = {
     const columns = () => parts.columns ?? own.slice(0, 6);
 
     const load = async (more = false) => {
-      if (!more) { rows = []; marker = undefined; }
+      if (!more) { rows = []; marker = undefined; fill(list, loading()); }
       try {
         const page = await wire("records/query", queryBody(type, parts, marker));
         rows.push(...page.records);

@@ -3,7 +3,7 @@
 // The address contains the whole state, so users can bookmark and share a page: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`.
 
 import { isProduction, place, post } from "./api.js";
-import { button, complain, dialog, field, fill, guarded, h, say, select } from "./dom.js";
+import { button, complain, dialog, field, fill, guarded, h, loading, say, select } from "./dom.js";
 import { passkeyList } from "./passkeys.js";
 import { passwordForm, signIn, signOut } from "./signin.js";
 import { sections } from "./sections.js";
@@ -158,6 +158,7 @@ export class Shell {
     document.title = `${page.title} · ${place.container} · Zonecast Console`;
     const body = h("div.page", { data: { page: page.id } });
     const cli = h("p.cli", null);
+    fill(body, loading());
     fill(this.main, h("div.title", null, h("h1", null, page.title), h("p.quiet", null, page.about)), body, cli);
     if (page.command) {
       fill(cli, "Command: ", h("code", null, `zonecast ${page.command(this.where())}`));

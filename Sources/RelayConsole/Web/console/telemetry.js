@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { chart } from "./charts.js";
-import { copyable, fill, h, table } from "./dom.js";
+import { copyable, fill, h, loading, table } from "./dom.js";
 import { bytes, number, span, took } from "./format.js";
 
 /** The charts as Prometheus queries. Prometheus keeps data for longer than the relay. */
@@ -31,7 +31,7 @@ export const telemetry = {
     const rate = (count) => (point) => count(point) / Math.max(1, point.seconds);
     const shownRate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(1));
     const milliseconds = (value) => (value === 0 ? "0" : took(value));
-    const now = h("div");
+    const now = h("div", null, loading());
     fill(body, now, queries());
     const draw = async () => {
       const { points, operations, sum, before } = await get("telemetry", { period });

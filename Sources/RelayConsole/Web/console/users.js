@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
+import { kept } from "./explorer.js";
 import { ago, bytes, counted, moment, number, short } from "./format.js";
 
 /** @type {import("./sections.js").Page} */
@@ -82,6 +83,24 @@ function newPassword(user) {
   });
 }
 
+/** Asks for the code with which the user allows it, and opens the API explorer as this user. */
+function actAs(user, shell) {
+  return dialog(`Act as ${user.name}`, (done) => {
+    const code = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false" });
+    return h("form", { id: "act-as", onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      await post("act", { id: user.id, code: code.value.trim() });
+      Object.assign(kept, { apiToken: "", webToken: code.value.trim() });
+      done(true);
+      shell.go("explorer", { operation: "zones/list", database: "private" });
+    }) },
+    h("p", null, "Only the user can allow this. Ask them to open ", h("a", { href: "../account", target: "_blank", rel: "noopener" }, new URL("../account", location.href).href),
+      ", to choose “Let support act as me” at the app of this container and environment, and to send you the code."),
+    field("Code", code, "It works for half an hour. The audit log records each call."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Act as this user")));
+  });
+}
+
 /** Deletes a user, after the operator has typed the user's name. Resolves to whether the user was deleted. */
 function remove(user) {
   return dialog(`Delete ${user.name}?`, (done) => {
@@ -139,6 +158,7 @@ async function person(body, shell, id) {
     h("div.actions.left", null,
       button("Export", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "Exports what this page shows. For the user's records: zonecast user export" }),
       sessions.length > 1 && button("Revoke all sessions", () => end()),
+      user.way === "password" && button("Act as this user…", () => actAs(user, shell), { id: "act-as-user" }),
       user.way === "password" && button("Set password…", async () => { if (await newPassword(user)) await shell.show(); }),
       button(user.isDisabled ? "Enable" : "Disable…", async () => {
         if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "This revokes all sessions. The user cannot sign in until you enable the account again. The user's data stays.", "Disable")) return;
