@@ -112,7 +112,8 @@ package final class QueryUse: Sendable {
     /// Counts one query, including a query that is refused because the schema lacks a required index.
     func note(_ query: Query, of schema: Schema, in home: ContainerEnvironment, at now: Timestamp) {
         guard let type = schema.types[query.recordType] else { return }
-        let list = RequiredIndexes.list(of: query, type: type)
+        // Clients can make up names of fields without end.
+        let list = RequiredIndexes.list(of: query, type: type).filter { RequiredIndexes.isDeclared($0.field, type) }
         counts.withLock { counts in
             for mark in list {
                 let key = Key(home: home, recordType: query.recordType, mark: mark)

@@ -389,7 +389,11 @@ struct IndexAnswer: Encodable {
                 rows.append(Row(name, mark, isDeclared: true, count))
             }
         }
-        rows += counts.map { Row($0.key.recordType, $0.key.mark, isDeclared: false, $0.value) }
+        // A field may have been deleted since its query.
+        let missing = counts.filter { place, _ in
+            schema.types[place.recordType].map { RequiredIndexes.isDeclared(place.mark.field, $0) } ?? false
+        }
+        rows += missing.map { Row($0.key.recordType, $0.key.mark, isDeclared: false, $0.value) }
             .sorted { ($0.recordType, $0.field) < ($1.recordType, $1.field) }
         self.rows = rows
         made =

@@ -177,6 +177,11 @@ package enum RequiredIndexes {
         return list
     }
 
+    /// Returns whether the type has the field, so that an index on it can be declared.
+    package static func isDeclared(_ field: String, _ type: RecordType) -> Bool {
+        Query.SystemField(rawValue: field) != nil || type.fields[field] != nil
+    }
+
     /// Returns whether the type has an index.
     package static func has(_ entry: Entry, _ type: RecordType) -> Bool {
         if let system = Query.SystemField(rawValue: entry.field) {
