@@ -281,7 +281,7 @@ package final class NoticeTally: Sendable {
 
     package init() {}
 
-    package struct Counts: Hashable, Sendable {
+    package struct Counts: Codable, Hashable, Sendable {
         /// Written to the connection.
         package var sent = 0
         /// Merged with a queued notice about the same zone, or about the same database if the queue was full.
@@ -298,6 +298,15 @@ package final class NoticeTally: Sendable {
             merged += more.merged
             dropped += more.dropped
             waiting += more.waiting
+        }
+
+        /// Returns the counts that follow from continuing to count at `earlier`; what waited then is gone.
+        package func continuing(_ earlier: Counts) -> Counts {
+            var sum = self
+            sum.sent &+= earlier.sent
+            sum.merged &+= earlier.merged
+            sum.dropped &+= earlier.dropped
+            return sum
         }
     }
 

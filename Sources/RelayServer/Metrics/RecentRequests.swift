@@ -1,3 +1,4 @@
+package import Foundation
 import HTTPTypes
 package import Records
 package import RelayAPI
@@ -9,7 +10,7 @@ import Synchronization
 /// Like the log, it contains no query, no names of records, zones or people, and no client address. While the page is
 /// closed, a successful request costs one atomic load.
 package final class RecentRequests: Sendable {
-    package struct Line: Encodable, Sendable {
+    package struct Line: Codable, Sendable {
         package var number: Int
         package var at: Int64
         /// The response's `uuid`.
@@ -29,7 +30,7 @@ package final class RecentRequests: Sendable {
         package var bytes: Int
     }
 
-    fileprivate struct Lines {
+    fileprivate struct Lines: Codable {
         var lines: [Line] = []
         /// The index of the oldest line, once the ring buffer is full.
         var next = 0
@@ -112,6 +113,19 @@ package final class RecentRequests: Sendable {
         let (all, count) = lines.withLock { ($0.lines, $0.count) }
         let number = number > count ? 0 : number
         return Array(all.filter { $0.number > number && filter($0) }.sorted { $0.number > $1.number }.prefix(limit))
+    }
+
+    /// The lines in a form for `load`.
+    package var saved: Data? { try? JSONEncoder().encode(lines.withLock { $0 }) }
+
+    /// Continues with saved lines.
+    ///
+    /// Call before the first request. Ignores data of another version.
+    package func load(_ saved: Data) {
+        guard let loaded = try? JSONDecoder().decode(Lines.self, from: saved), loaded.lines.count <= Self.kept,
+            loaded.next < Self.kept, loaded.count >= loaded.lines.count
+        else { return }
+        lines.withLock { $0 = loaded }
     }
 
     /// Returns the first component of a path that is no operation's: the rest may contain secrets.

@@ -1,10 +1,11 @@
+package import Foundation
 package import Records
 package import RelayAPI
 import Synchronization
 
 /// The values of all counters at one time; the difference of two readings describes the time between them.
-package struct MetricsReading: Sendable {
-    package struct Operation: Sendable {
+package struct MetricsReading: Codable, Sendable {
+    package struct Operation: Codable, Sendable {
         package var name: String
         package var requests: UInt64 = 0
         /// By `serverErrorCode`.
@@ -20,14 +21,37 @@ package struct MetricsReading: Sendable {
     package var noticeTimes = Histogram.times
 
     package init() {}
+
+    /// Returns the reading that follows from continuing to count at `earlier`.
+    fileprivate func continuing(_ earlier: MetricsReading) -> MetricsReading {
+        var sum = self
+        let before = Dictionary(earlier.operations.map { ($0.name, $0) }) { $1 }
+        let counted = Set(operations.map(\.name))
+        sum.operations = operations.map { operation in
+            guard let old = before[operation.name] else { return operation }
+            var both = operation
+            both.requests &+= old.requests
+            both.errors.merge(old.errors) { $0 &+ $1 }
+            both.sentBytes &+= old.sentBytes
+            both.times.add(old.times)
+            return both
+        }
+        sum.operations += earlier.operations.filter { !counted.contains($0.name) }
+        sum.commitTimes.add(earlier.commitTimes)
+        sum.commits &+= earlier.commits
+        sum.writes &+= earlier.writes
+        sum.noticeTimes.add(earlier.noticeTimes)
+        return sum
+    }
 }
 
 /// The relay's history of the last hour and the last day, in a bounded number of readings.
 ///
-/// The caller adds a point every ten seconds; requests cost nothing in addition to the metrics.
+/// The caller adds a point every ten seconds; requests cost nothing in addition to the metrics. Saved and loaded, it
+/// continues after a restart.
 package final class Telemetry: Sendable {
     /// The readings at one time.
-    package struct Point: Sendable {
+    package struct Point: Codable, Sendable {
         package var at: Timestamp
         package var reading: MetricsReading
         package var connections: Int
@@ -54,9 +78,11 @@ package final class Telemetry: Sendable {
     private static let fine = (step: Duration.seconds(10), count: 361)
     private static let coarse = (step: Duration.seconds(300), count: 289)
 
-    private struct Points {
+    private struct Points: Codable {
         var fine: [Point] = []
         var coarse: [Point] = []
+        /// The last point of the run before this one, at which the counters continue.
+        var earlier: Point?
     }
 
     private let points = Mutex(Points())
@@ -65,6 +91,11 @@ package final class Telemetry: Sendable {
 
     package func take(_ point: Point) {
         points.withLock { points in
+            var point = point
+            if let earlier = points.earlier {
+                point.reading = point.reading.continuing(earlier.reading)
+                point.notices = point.notices.continuing(earlier.notices)
+            }
             Self.add(point, to: &points.fine, Self.fine)
             if let last = points.coarse.last, last.at <= point.at,
                 point.at - last.at < Self.coarse.step - .seconds(1)
@@ -78,11 +109,39 @@ package final class Telemetry: Sendable {
     private static func add(_ point: Point, to points: inout [Point], _ bounds: (step: Duration, count: Int)) {
         points.append(point)
         if points.count > bounds.count { points.removeFirst(points.count - bounds.count) }
+        // After a restart there is a gap between the points.
+        let oldest = point.at + (.zero - bounds.step * bounds.count)
+        points.removeAll { $0.at < oldest }
+    }
+
+    /// The history in a form for `load`.
+    package var saved: Data? { try? JSONEncoder().encode(points.withLock { $0 }) }
+
+    /// Continues a saved history.
+    ///
+    /// Call before the first `take`. Ignores data of another version.
+    package func load(_ saved: Data) {
+        guard var loaded = try? JSONDecoder().decode(Points.self, from: saved) else { return }
+        loaded.earlier = loaded.fine.last
+        loaded.fine = loaded.fine.suffix(Self.fine.count)
+        loaded.coarse = loaded.coarse.suffix(Self.coarse.count)
+        points.withLock { $0 = loaded }
     }
 
     /// The points, oldest first; each covers the time since the preceding one.
     package func lastHour() -> [Point] { points.withLock { $0.fine } }
     package func lastDay() -> [Point] { points.withLock { $0.coarse } }
+}
+
+extension Timestamp: Codable {
+    package init(from decoder: any Decoder) throws {
+        self.init(milliseconds: try decoder.singleValueContainer().decode(Int64.self))
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(milliseconds)
+    }
 }
 
 /// Data points for the charts, and sums for the table.
@@ -220,7 +279,7 @@ package struct TelemetrySummary: Encodable {
 }
 
 /// A histogram with fixed upper bounds, as in Prometheus.
-package struct Histogram: Sendable {
+package struct Histogram: Codable, Sendable {
     /// The upper bounds in ascending order; an implicit last bucket counts all larger values.
     let bounds: [Double]
     private(set) var counts: [UInt64]
@@ -254,6 +313,7 @@ package struct Histogram: Sendable {
     }
 
     mutating func add(_ other: Histogram) {
+        guard bounds == other.bounds else { return }
         counts = zip(counts, other.counts).map { $0 &+ $1 }
         sum += other.sum
     }

@@ -254,7 +254,9 @@ extension FolderChecks {
 
     /// The files and folders that a relay reads and writes, except assets.
     private var used: [String] {
-        let own = ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
+        let own =
+            ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
+            + MonitoringFiles.names
         let containers = "\(folder)/containers"
         let places = Self.contents(containers).map { "\(containers)/\($0)" }
         return own.map { "\(folder)/\($0)" } + [containers] + places + places.flatMap(Self.databases)

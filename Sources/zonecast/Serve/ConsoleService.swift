@@ -9,8 +9,39 @@ import RelayStore
 import ServiceLifecycle
 import Synchronization
 
-/// Takes a snapshot of the metrics every 10 seconds, for the console's charts.
+/// Keeps the console's charts and request log across restarts, in two files of the data folder of at most a few megabytes.
+struct MonitoringFiles: Sendable {
+    static let names = ["telemetry.json", "requests.json"]
+
+    let data: String
+    let telemetry: Telemetry
+    let requests: RecentRequests
+
+    private var paths: [String] { Self.names.map { "\(data)/\($0)" } }
+
+    func load() {
+        if let saved = FileManager.default.contents(atPath: paths[0]) { telemetry.load(saved) }
+        if let saved = FileManager.default.contents(atPath: paths[1]) { requests.load(saved) }
+    }
+
+    /// Replaces the files.
+    ///
+    /// A data folder that takes no writes keeps the old ones.
+    func save() {
+        for (path, saved) in zip(paths, [telemetry.saved, requests.saved]) {
+            guard let saved, (try? saved.write(to: URL(fileURLWithPath: path), options: .atomic)) != nil else {
+                continue
+            }
+            chmod(path, 0o600)
+        }
+    }
+}
+
+/// Takes a snapshot of the metrics every 10 seconds, for the console's charts, and saves the history every 5 minutes.
 struct TelemetrySampler: Service {
+    private static let pointsPerSave = 30
+
+    let files: MonitoringFiles
     let telemetry: Telemetry
     let metrics: RelayMetrics
     let hub: NoticeHub
@@ -18,8 +49,16 @@ struct TelemetrySampler: Service {
     func run() async throws {
         take()
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(10))) != nil { take() }
+            var points = 0
+            while (try? await Task.sleep(for: .seconds(10))) != nil {
+                take()
+                points += 1
+                guard points.isMultiple(of: Self.pointsPerSave) else { continue }
+                try? await BackgroundQueue.run(.utility) { files.save() }
+            }
         }
+        take()
+        files.save()
     }
 
     private func take() {
@@ -73,16 +112,26 @@ extension ConfigurationReading {
 }
 
 extension AccountStore {
-    /// Prints a sign-in link for the first operator if the relay has no operator yet.
-    ///
-    /// With JSON logs, the link is a log line.
-    func announceConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
-        guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return }
-        let link = ConsoleLink.address(settings.signIn.publicURL ?? url, code)
-        switch settings.logFormat {
-        case .text: Terminal.sayError("console \(link)  (one use, 15 minutes)")
-        case .json: logger.notice("The console has no operator yet.", metadata: ["link": "\(link)"])
+    /// Prints where the data, console and demo are, and how to stop; with JSON logs only the link for the first operator.
+    func announce(at url: String, _ settings: ServeSettings, _ logger: Logger) {
+        let base = settings.signIn.publicURL ?? url
+        let link = settings.servesConsole ? firstOperatorLink(at: base) : nil
+        guard settings.logFormat == .text else {
+            link.map { logger.notice("The console has no operator yet.", metadata: ["link": "\($0)"]) }
+            return
         }
+        Terminal.sayError("data    \(URL(fileURLWithPath: settings.data).standardizedFileURL.path)")
+        if settings.servesConsole {
+            Terminal.sayError("console \(link.map { "\($0)  (one use, 15 minutes)" } ?? "\(base)/console/")")
+        }
+        if settings.servesDemo { Terminal.sayError("demo    \(base)/demo/") }
+        if isatty(STDERR_FILENO) == 1 { Terminal.sayError("stop    Ctrl-C") }
+    }
+
+    /// Returns a sign-in link if the relay has no operator yet.
+    private func firstOperatorLink(at url: String) -> String? {
+        guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return nil }
+        return ConsoleLink.address(url, code)
     }
 }
 

@@ -38,8 +38,10 @@ struct RunningRelay {
         failedCommit = FailedCommitHandler(logger: logger)
     }
 
-    /// Serves until a stop signal arrives, then finishes requests in progress.
-    func run() async throws {
+    /// Serves until a stop signal arrives or a command asks for the data folder, then finishes requests in progress.
+    ///
+    /// Returns whether it was a command.
+    func run() async throws -> Bool {
         if let warning = settings.warning { logger.warning("\(warning)") }
         try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
@@ -65,8 +67,10 @@ struct RunningRelay {
             + chosen.compactMap { $0 }
         // The service group stops services in reverse order and waits for each: first waiting polls are answered, then
         // the server says goodbye to its clients, then the rest stops.
-        try await serve(services + [server, LongPollShutdown(relay: relay)])
+        let pause = PauseWatch(of: settings.data)
+        try await serve(services + [server, LongPollShutdown(relay: relay), pause])
         try failedCommit.check()
+        return pause.wasRequested
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -242,6 +246,7 @@ extension RunningRelay {
     /// Metrics history, alerts, recent requests and the request middleware.
     struct Monitoring {
         let telemetry: Telemetry
+        let files: MonitoringFiles
         let alerts: AlertWebhook?
         let requests: RecentRequests
         let requestMonitor: RequestMonitor
@@ -251,8 +256,12 @@ extension RunningRelay {
         let names = Pseudonyms(relayKey: try coreServices.accounts.relayKey())
         let requests = RecentRequests(names, now: TimeSource.system.now)
         let metrics = coreServices.metrics
+        let telemetry = Telemetry()
+        let files = MonitoringFiles(data: settings.data, telemetry: telemetry, requests: requests)
+        files.load()
         return Monitoring(
-            telemetry: Telemetry(),
+            telemetry: telemetry,
+            files: files,
             alerts: try AlertWebhook(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
             requests: requests,
             requestMonitor: RequestMonitor(
@@ -312,7 +321,7 @@ extension RunningRelay {
                 restart.isListening(at: "\(address)")
                 let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"
                 onListening(url)
-                if settings.servesConsole { coreServices.accounts.announceConsole(at: url, settings, logger) }
+                coreServices.accounts.announce(at: url, settings, logger)
             },
             onShortage: { coreServices.stores.makeRoom() },
             onRefusal: requestMonitor.refused,
@@ -344,6 +353,7 @@ extension RunningRelay {
     func monitoringServices(on coreServices: CoreServices, _ monitoring: Monitoring) -> [any Service] {
         guard settings.servesConsole || monitoring.alerts != nil else { return [] }
         let telemetry = TelemetrySampler(
+            files: monitoring.files,
             telemetry: monitoring.telemetry,
             metrics: coreServices.metrics,
             hub: coreServices.hub
