@@ -4,6 +4,7 @@ import Logging
 import RelayAPI
 import RelayCore
 import RelayServer
+import Synchronization
 
 /// `zonecast serve`: runs the relay.
 struct Serve: AsyncParsableCommand {
@@ -77,7 +78,7 @@ struct Serve: AsyncParsableCommand {
             environment: environment,
             file: config ?? environment["ZONECAST_CONFIG"]
         )
-        let settings = reading.settings
+        var settings = reading.settings
         try Self.checkLoopback(settings)
         try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
@@ -95,14 +96,34 @@ struct Serve: AsyncParsableCommand {
             throw CommandFailure(.failed, "\(fault)")
         }
         if let refusal = FolderOwner.refusal(servingIn: settings.data) { throw CommandFailure(.notAllowed, refusal) }
-        let lock = try FolderLock(forRelayIn: settings.data)
-        defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
         Allocator.stopCountingOfSQLite()
-        try await RunningRelay(settings, rows: reading.consoleRows, restart: restart) { address in
+        var address = try await Self.serve(settings, reading, restart, try FolderLock(forRelayIn: settings.data))
+        while let port = address.flatMap({ URLComponents(string: $0)?.port }) {
+            // While it waits for the command, the relay has nothing to finish at a stop signal.
+            for number in restart.stopSignals { signal(number, SIG_DFL) }
+            let lock = try RelayPause.lockAgain(settings.data)
+            settings.server.port = port
+            address = try await Self.serve(settings, reading, restart, lock, isFirst: false)
+        }
+    }
+
+    /// Runs the relay; returns its address if a command asked for the data folder, and `nil` after a stop signal.
+    private static func serve(
+        _ settings: ServeSettings,
+        _ reading: ConfigurationReading,
+        _ restart: SimulatedCrash,
+        _ lock: FolderLock,
+        isFirst: Bool = true
+    ) async throws -> String? {
+        defer { lock.unlock() }
+        let own = Mutex<String?>(nil)
+        let wasPaused = try await RunningRelay(settings, rows: reading.consoleRows, restart: restart) { address in
+            own.withLock { $0 = address }
             lock.note(address: address)
-            Terminal.announce("ready \(address)")
+            if isFirst { Terminal.announce("ready \(address)") } else { Terminal.sayError("ready \(address)") }
         }.run()
+        return wasPaused ? own.withLock { $0 } : nil
     }
 
     /// Uses a separate thread, which blocks on reading.

@@ -11,6 +11,8 @@ final class FolderLock: Sendable {
         case relay
         /// `refusal` is the error text if a relay is running; `onlyReads` allows a read-only file system.
         case command(refusal: String, onlyReads: Bool)
+        /// A running relay is asked to pause.
+        case pausingCommand
     }
 
     /// How long to wait for the lock: a process that checks for a running relay holds it briefly, and a stopping relay
@@ -38,6 +40,11 @@ final class FolderLock: Sendable {
     convenience init(forCommandIn folder: String, refusal: String) throws {
         try self.init(folder, as: .command(refusal: refusal, onlyReads: false))
     }
+
+    /// Locks the folder while a command replaces or deletes data; a running relay pauses meanwhile.
+    ///
+    /// - Throws: `CommandFailure` with `.conflict` if the relay does not pause, or another command holds the lock.
+    convenience init(pausingRelayIn folder: String) throws { try self.init(folder, as: .pausingCommand) }
 
     private init(_ folder: String, as holder: Holder) throws {
         do {
@@ -91,11 +98,18 @@ final class FolderLock: Sendable {
     ) throws {
         let start = ContinuousClock.now
         var limit = timeout
+        let pause = RelayPause(of: folder)
+        defer { if holder == .pausingCommand { pause.end() } }
         while [descriptor, folderDescriptor].contains(where: { flock($0, LOCK_EX | LOCK_NB) != 0 }) {
             let (process, isCommand) = lockHolder(descriptor)
             if isCommand, holder == .relay, limit == timeout {
                 limit = commandTimeout
                 Terminal.sayError("A command\(process) uses \(folder). Waiting for it to end …")
+            }
+            if !isCommand, holder == .pausingCommand {
+                if limit == timeout { Terminal.sayError("The relay\(process) on \(folder) pauses for this command …") }
+                limit = RelayPause.timeout
+                pause.request()
             }
             guard ContinuousClock.now - start >= limit else {
                 usleep(20_000)
@@ -104,6 +118,10 @@ final class FolderLock: Sendable {
             let elsewhere = "or name another folder with --data."
             switch (holder, isCommand) {
             case (.command(let refusal, _), false): throw CommandFailure(.conflict, refusal)
+            case (.pausingCommand, false):
+                let words =
+                    "The relay\(process) on \(folder) does not pause. Stop it, run the command again, and start it."
+                throw CommandFailure(.conflict, words)
             case (.relay, false):
                 let words = "\(folder) is in use by another relay\(process). Stop that one, \(elsewhere)"
                 throw CommandFailure(.conflict, words)
@@ -168,13 +186,23 @@ final class FolderLock: Sendable {
         return lines.first?.hasSuffix(commandMark) == true ? nil : lines
     }
 
+    /// Releases the lock before this object ends.
+    func unlock() { for descriptor in [folderDescriptor, descriptor] { flock(descriptor, LOCK_UN) } }
+
     deinit {
         // A child process that has not yet called exec holds a copy of the descriptor, and closing ours would leave the
         // lock with it. So unlock explicitly first.
-        for descriptor in [folderDescriptor, descriptor] {
-            flock(descriptor, LOCK_UN)
-            close(descriptor)
-        }
+        unlock()
+        close(folderDescriptor)
+        close(descriptor)
+    }
+
+    /// Returns whether a command holds the lock.
+    static func isHeldByCommand(_ folder: String) -> Bool {
+        let descriptor = open(folder + "/relay.lock", O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        return lockHolder(descriptor).isCommand
     }
 
     /// Returns the process that holds the lock, for messages.

@@ -81,6 +81,21 @@ final class RelayProcess {
 
     func connect() throws -> HTTPConnection { try HTTPConnection(port: port) }
 
+    /// Connects to the relay after a pause for a command, and waits at most 120 s until it listens again.
+    func reconnect() throws -> HTTPConnection {
+        let deadline = ContinuousClock.now + .seconds(120)
+        while true {
+            do {
+                let connection = try connect()
+                _ = try connection.send("GET", "/healthz")
+                return connection
+            } catch {
+                guard ContinuousClock.now < deadline else { throw error }
+                usleep(20_000)
+            }
+        }
+    }
+
     /// Ends the relay with SIGKILL.
     func killHard() {
         kill(process.processIdentifier, SIGKILL)

@@ -373,7 +373,7 @@ extension BackupCommand {
         static let configuration = CommandConfiguration(
             abstract: "Replace the contents of the data folder with a backup.",
             discussion: """
-                Stop the relay first. The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup \
+                A running relay pauses until it is done. The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup \
                 fetch everything again and resend their own changes that the backup lacks, if they still have them.
                 """
         )
@@ -394,10 +394,8 @@ extension BackupCommand {
                 faults.forEach { Terminal.sayError("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
             }
-            let lock = try FolderLock(
-                forCommandIn: data,
-                refusal: "A relay is running on \(data). Stop it, restore, and start it again."
-            )
+            let isRunning = FolderLock.runningRelay(in: data) != nil
+            let lock = try FolderLock(pausingRelayIn: data)
             defer { withExtendedLifetime(lock) {} }
             let old = try options.run {
                 try backup.restore(
@@ -422,7 +420,7 @@ extension BackupCommand {
             if BackupSchedule(of: data) == nil {
                 Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }
-            Terminal.tell("next      \(PackageFiles.start(on: data))")
+            Terminal.tell("next      \(isRunning ? "nothing: the relay continues" : PackageFiles.start(on: data))")
         }
     }
 }

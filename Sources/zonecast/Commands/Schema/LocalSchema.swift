@@ -96,17 +96,13 @@ struct LocalSchema {
 
     func reset(asks: Bool) throws {
         try withSchemas { schemas in
-            // Held until the end, so that no relay starts meanwhile.
-            let lock = try FolderLock(
-                forCommandIn: options.folder,
-                refusal: "A relay is running on \(options.folder) and caches data that a reset would delete. "
-                    + "Stop it, reset, and start it again."
-            )
-            defer { withExtendedLifetime(lock) {} }
             if asks {
                 let warning = "This deletes all records of \(container) in development."
                 try Terminal.confirm(warning, byTyping: container.name, called: "the container's name")
             }
+            // Held until the end, so that no relay starts meanwhile.
+            let lock = try FolderLock(pausingRelayIn: options.folder)
+            defer { withExtendedLifetime(lock) {} }
             try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
         }
         try note("schema.reset", .development, container.name)
