@@ -130,6 +130,91 @@ import Testing
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "records.modify")
     }
 
+    @Test func aContainerGetsADisplayName() async throws {
+        let world = try await world()
+        let named = try await world.ask(.post, "/console/api/containers/name", body: #"{"name":" Family notes "}"#)
+        #expect(named.status == .ok)
+        let container = try #require(ContainerID(world.container))
+        #expect(try world.accounts.title(of: container) == "Family notes")
+        #expect(try await world.ask(.get, "/console/api/overview").text.contains(#""title":"Family notes""#))
+        let page = await world.relay.respond(
+            to: APIRequest(
+                method: .get,
+                path: "/signin",
+                query: "container=\(world.container)&origin=http://127.0.0.1:1"
+            )
+        )
+        #expect(page.text.contains("to use <strong>Family notes</strong>"), "\(page.text)")
+        let lines = #"{"name":"two\nlines"}"#
+        #expect(try await world.ask(.post, "/console/api/containers/name", body: lines).status == .badRequest)
+        #expect(try await world.ask(.post, "/console/api/containers/name", body: #"{"name":""}"#).status == .ok)
+        #expect(try world.accounts.title(of: container) == nil)
+    }
+
+    @Test func anAccountAndAnOperatorOfOneAddressHaveOnePassword() async throws {
+        let world = try await world()
+        let accounts = world.accounts
+        #expect(throws: DirectoryError.self, "the password of another person's operator") {
+            try accounts.addAccount(email: "Ada@example.org", password: "something else")
+        }
+        let ada = try accounts.addAccount(email: "Ada@example.org", password: "correct horse")
+        let change = #"{"password":"correct horse","newPassword":"battery staple"}"#
+        #expect(try await world.ask(.post, "/console/api/password", body: change).status == .ok)
+        #expect(try accounts.account(email: "ada@example.org", password: "battery staple")?.id == ada.id)
+        try accounts.setPassword("third password", of: ada.id)
+        #expect(try accounts.operator(name: "ada@example.org", password: "third password") != nil)
+        #expect(try await world.ask(.get, "/console/api/session").status == .unauthorized, "sessions have ended")
+        // A link for a new operator takes the account's password only.
+        try accounts.addAccount(email: "bob@example.org", password: "own password")
+        let code = try accounts.makeOperatorLink()
+        #expect(throws: DirectoryError.self) {
+            try accounts.useOperatorLink(code, name: "bob@example.org", password: "chosen by another")
+        }
+        _ = try accounts.useOperatorLink(code, name: "bob@example.org", password: "own password")
+        try await world.enter("eve@example.org")
+        let bob = try #require(accounts.account(email: "bob@example.org")).id.number
+        let set = #"{"id":\#(bob),"password":"by another one","own":"correct horse"}"#
+        #expect(try await world.ask(.post, "/console/api/users/password", body: set).status == .badRequest)
+    }
+
+    @Test func anOperatorActsAsAUserOnlyWithTheUsersCode() async throws {
+        let world = try await world()
+        let eve = try world.accounts.addAccount(email: "eve@example.org", password: "correct horse")
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        func code() throws -> (text: String, session: Session.ID) {
+            let started = try SignIn.start(
+                for: eve.id,
+                in: home,
+                kind: .brief,
+                directory: world.accounts,
+                time: .system,
+                random: .system
+            )
+            return (started.webToken, started.session)
+        }
+        let consent = try code()
+        let path = "/console/api/act/private/zones/list"
+        func act(_ headers: [String: String], query: String = "") async throws -> APIResponse {
+            try await world.ask(.post, path, query: query, body: "{}", headers: headers)
+        }
+        #expect(try await act([:]).status == .badRequest)
+        #expect(try await act(["X-Zonecast-Consent": "dev-alice"]).status == .forbidden)
+        let listed = try await act(["X-Zonecast-Consent": consent.text])
+        #expect(listed.status == .ok && listed.text.contains("_defaultZone"), "\(listed.text)")
+        let entry = try world.accounts.auditEntries(limit: 1).first
+        #expect(entry?.action == "explorer.act-as-user")
+        #expect(entry?.subject == "eve@example.org" && entry?.detail == "private/zones/list")
+        let elsewhere = "container=\(world.container)&environment=production"
+        #expect(try await act(["X-Zonecast-Consent": consent.text], query: elsewhere).status == .forbidden)
+        let other = #"{"id":\#(eve.id.number + 1),"code":"\#(consent.text)"}"#
+        #expect(try await world.ask(.post, "/console/api/act", body: other).status == .badRequest)
+        let own = #"{"id":\#(eve.id.number),"code":"\#(consent.text)"}"#
+        #expect(try await world.ask(.post, "/console/api/act", body: own).status == .ok)
+        // The user ends it by signing out of the app.
+        try world.relay.authenticator.endSessions(of: eve.id, in: home)
+        #expect(try await act(["X-Zonecast-Consent": consent.text]).status == .forbidden)
+    }
+
     @Test func changingProductionRequiresConfirmingTheName() async throws {
         let world = try await world()
         let place = "container=\(world.container)&environment=production"
@@ -162,10 +247,13 @@ import Testing
                 : world.answer("public/records/query", as: "alice", query)
             #expect(refused.status == .badRequest, "\(refused.text)")
         }
+        let unknown = query.replacing("title", with: "nosuch")
+        #expect(await world.answer("public/records/query", as: "alice", unknown).status == .badRequest)
         let rows = try await world.ask(.get, "/console/api/schema/indexes").json(Advice.self).rows
         let title = rows.filter { $0.recordType == "Post" && $0.field == "title" }
         #expect(title.first { $0.index == "SORTABLE" }?.advice == "missing")
         #expect(title.first { $0.index == "QUERYABLE" }?.advice == "unused")
+        #expect(!rows.contains { $0.field == "nosuch" }, "an index on an undeclared field cannot be created")
     }
 
     @Test func aDeletedZoneIsGone() async throws {
@@ -339,6 +427,12 @@ import Testing
         #expect(numbers(0) == [3, 2, 1])
         #expect(numbers(2) == [3])
         #expect(numbers(3).isEmpty)
+        let later = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: { Timestamp(milliseconds: 1) })
+        recent.saved.map(later.load)
+        #expect(
+            later.look(after: 0, limit: 10) { _ in true }.map(\.number) == [3, 2, 1],
+            "saved lines survive a restart"
+        )
         // A client of an earlier process asks for entries after a number that this process has not reached.
         #expect(numbers(500) == [3, 2, 1])
     }

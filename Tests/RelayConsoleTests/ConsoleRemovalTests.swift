@@ -186,18 +186,18 @@ import Testing
 
     @Test func aNewPasswordEndsSignIns() async throws {
         let (world, _) = try await world(link: true)
-        let ada = try world.accounts.addAccount(email: "ada@example.org", password: "correct horse")
+        let grace = try world.accounts.addAccount(email: "grace@example.org", password: "correct horse")
         let path = "/console/api/users/password"
         func set(_ id: Int64, _ password: String, own: String = "correct horse") async throws -> APIResponse {
             let body = #"{"id":\#(id),"password":"\#(password)","own":"\#(own)"}"#
             return try await world.ask(.post, path, body: body)
         }
-        #expect(try await set(ada.id.number, "battery staple", own: "a guess").status == .forbidden)
-        #expect(try world.accounts.account(email: "ada@example.org", password: "correct horse")?.id == ada.id)
-        #expect(try await set(ada.id.number, "short").status == .badRequest)
-        #expect(try await set(ada.id.number, "battery staple").status == .ok)
-        #expect(try world.accounts.account(email: "ada@example.org", password: "battery staple")?.id == ada.id)
-        let alice = try #require(try world.accounts.accounts().first { $0.id != ada.id })
+        #expect(try await set(grace.id.number, "battery staple", own: "a guess").status == .forbidden)
+        #expect(try world.accounts.account(email: "grace@example.org", password: "correct horse")?.id == grace.id)
+        #expect(try await set(grace.id.number, "short").status == .badRequest)
+        #expect(try await set(grace.id.number, "battery staple").status == .ok)
+        #expect(try world.accounts.account(email: "grace@example.org", password: "battery staple")?.id == grace.id)
+        let alice = try #require(try world.accounts.accounts().first { $0.id != grace.id })
         #expect(try await set(alice.id.number, "battery staple").status == .badRequest)
         #expect(try !world.accounts.auditEntries(limit: 5).contains { "\($0)".contains("battery") })
     }

@@ -51,7 +51,13 @@ import Testing
         )
         #expect(made.status == 0, "\(made.errors)")
         #expect(try made.json(Answer.self).steps.allSatisfy(\.made))
-        #expect(try made.json(Answer.self).next == ["zonecast serve --config \(files)/zonecast.yaml"])
+        let place = "--container iCloud.org.example.sync --environment production --data \(data)"
+        #expect(
+            try made.json(Answer.self).next == [
+                "zonecast serve --config \(files)/zonecast.yaml", "zonecast token create \(place)",
+                "zonecast user sign-in ada@example.org \(place)",
+            ]
+        )
         let shown = try Command.run(["config", "show", "--json", "--config", files + "/zonecast.yaml"])
         #expect(shown.output.contains(#""key":"public-url","meaning""#))
         #expect(shown.output.contains("https://sync.example.org") && shown.output.contains("127.0.0.1:18080"))
@@ -100,6 +106,27 @@ import Testing
         )
         let third = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org", "--json")
         #expect(try third.json(Answer.self).steps.allSatisfy { !$0.made })
+    }
+
+    @Test func theLastStepsGiveAWorkingTokenAndASignedInUser() throws {
+        struct SignedIn: Decodable { var ckWebAuthToken: String }
+        let made = try initialize("--container", "iCloud.a.b", "--admin", "ada@example.org", "--token", "--json")
+        let token = try #require(made.json(Answer.self).steps.first { $0.what == "API token for production" })
+        #expect(token.made && token.detail.count == 64)
+        let again = try initialize("--container", "iCloud.a.b", "--admin", "ada@example.org", "--token", "--json")
+        #expect(try again.json(Answer.self).steps.allSatisfy { !$0.made }, "a token is not created twice")
+        let step = try #require(made.json(Answer.self).next.last)
+        #expect(step.hasPrefix("zonecast user sign-in ada@example.org "))
+        let signedIn = try Command.run(step.split(separator: " ").dropFirst().map(String.init) + ["--json"])
+        let user = try signedIn.json(SignedIn.self).ckWebAuthToken
+        let relay = try RelayProcess(folder: data, [])
+        let answer = try relay.connect().send(
+            "POST",
+            "/database/1/iCloud.a.b/production/private/zones/list?ckAPIToken=\(token.detail)&ckWebAuthToken="
+                + user.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D"),
+            body: "{}"
+        )
+        #expect(answer.status == 200, "\(String(decoding: answer.body, as: UTF8.self))")
     }
 
     /// Otherwise a mistyped domain, or files of another relay, would go unnoticed.

@@ -353,7 +353,7 @@ extension AssetService {
 extension RelayError {
     fileprivate static let assetDamaged = RelayError(
         .internalError,
-        "The file of this asset is damaged or lost. Upload it again, or ask the operator to restore it from a backup (zonecast asset verify)."
+        "The file of this asset is damaged or lost. Upload it again, or ask the operator to restore it from a backup."
     )
 }
 

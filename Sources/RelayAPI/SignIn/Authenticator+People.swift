@@ -75,6 +75,9 @@ extension Authenticator {
         }
     }
 
+    /// Returns the name of a container that pages show.
+    func title(of container: ContainerID) -> String { (try? directory.title(of: container)) ?? container.name }
+
     /// Returns an account; `nil` if it is disabled or does not exist.
     func account(_ id: Account.ID) throws(CredentialRefusal) -> Account? {
         let found = try wrapping { () throws(DirectoryError) in try directory.account(id) }

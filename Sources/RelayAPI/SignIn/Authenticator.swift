@@ -163,6 +163,18 @@ package final class Authenticator: Sendable {
         )
     }
 
+    /// Returns the user of a web auth token that the user gave to an operator, who has no API token of the app.
+    package func user(ofWebToken text: String, in home: ContainerEnvironment) throws(CredentialRefusal) -> (
+        account: Account.ID, user: UserID
+    ) {
+        guard let token = WebToken(text) else { throw .failed }
+        // Clears the cache if something was revoked.
+        try withCache(at: time.uptime()) { (_) throws(CredentialRefusal) in }
+        let session = try session(of: token, in: home)
+        guard time.now() < token.issued + settings.lifetime(session.kind) else { throw .ended }
+        return (session.account, session.user)
+    }
+
     /// Returns the API token of the request if it is valid for the container.
     ///
     /// `nil` only on a `--dev` relay, which requires none.

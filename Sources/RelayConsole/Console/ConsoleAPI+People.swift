@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
@@ -93,6 +94,11 @@ extension ConsoleAPI {
                 throw ConsoleRefusal("This user signs in without a password of this relay.")
             }
             try await call.confirm(password: ask.own)
+            let name = AccountAnswer(account).name
+            let isOperator = try call.parts.accounts.operators().contains { $0.name == name }
+            guard name == call.person.name || !isOperator else {
+                throw ConsoleRefusal("This user is an operator, who changes this password in the console.")
+            }
             try call.parts.accounts.setPassword(ask.password, of: account.id)
             try call.note("user.password", AccountAnswer(account).name)
             return Done()
@@ -549,6 +555,14 @@ extension ConsoleAPI {
             try call.note("container.create", name)
             return Done()
         },
+        .post("containers/name") { call in
+            struct Request: Decodable { var name: String }
+            let home = try call.home()
+            let name = try call.body(Request.self).name
+            try call.parts.accounts.setTitle(name, of: home.container)
+            try call.note("container.edit", home.container.name, in: home, detail: name)
+            return Done()
+        },
     ]
 
     private struct Named: Decodable { var id: String }
@@ -642,6 +656,54 @@ extension ConsoleAPI {
             self.issuer = issuer.issuer
             audiences = issuer.audiences
             created = issuer.created.milliseconds
+        }
+    }
+}
+
+/// Calls as a user, who allows it with a code of their account page.
+extension ConsoleAPI {
+    static let acting: [ConsoleRoute] = [
+        // Any operation as a user, such as `act/private/records/query`, with a code that the user has given.
+        ConsoleRoute(method: .post, name: "act/") { call in
+            let home = try call.home()
+            let operation = call.request.path.components(after: "/console/api/act/")
+            guard let consent = HTTPField.Name("X-Zonecast-Consent"), let code = call.request.headers[consent] else {
+                throw ConsoleRefusal("Ask the user for a code, which their account page creates.")
+            }
+            let (account, user) = try call.userOf(code: code, in: home)
+            if operation.hasSuffix("/modify") { try call.confirmInProduction(home) }
+            let name = try call.parts.accounts.account(account).map { AccountAnswer($0).name } ?? user.recordName
+            try call.note("explorer.act-as-user", name, in: home, detail: String(operation.prefix(100)))
+            let request = APIRequest(
+                method: .post,
+                path: "/database/1/\(home.container.name)/\(home.environment.rawValue)/\(operation)",
+                body: call.request.body,
+                remoteAddress: call.request.remoteAddress
+            )
+            return .raw(await call.parts.relay.respond(to: request, for: user))
+        },
+        .post("act") { call in
+            struct Request: Decodable { var id: Int64, code: String }
+            let home = try call.home()
+            let ask = try call.body(Request.self)
+            guard try call.userOf(code: ask.code, in: home).account.number == ask.id else {
+                throw ConsoleRefusal("This code is another user's.")
+            }
+            return Done()
+        },
+    ]
+}
+
+extension ConsoleCall {
+    /// Returns the user who created a code on their account page.
+    fileprivate func userOf(code: String, in home: ContainerEnvironment) throws -> (account: Account.ID, user: UserID) {
+        do throws(CredentialRefusal) {
+            return try parts.relay.authenticator.user(ofWebToken: code, in: home)
+        } catch {
+            throw ConsoleRefusal(
+                "The code is not valid for \(home.container.name) in \(home.environment.rawValue), or has expired. Ask the user for a new one.",
+                status: 403
+            )
         }
     }
 }

@@ -9,7 +9,8 @@ import RelayStore
 /// The API of the console's pages, below `/console/api/`.
 enum ConsoleAPI {
     static let routes: [ConsoleRoute] =
-        overview + wire + zones + changes + schema + people + keys + devices + pushes + sharing + assets + telemetry
+        overview + wire + zones + changes + schema + people + acting + keys + devices + pushes + sharing + assets
+        + telemetry
         + quotas + upkeep
 
     /// Wire operations on the public database as an operator, such as `wire/records/query`.
@@ -38,7 +39,7 @@ enum ConsoleAPI {
 
 extension String {
     /// Returns the text after the first occurrence of `start`.
-    fileprivate func components(after start: String) -> String {
+    func components(after start: String) -> String {
         firstRange(of: start).map { String(self[$0.upperBound...]) } ?? ""
     }
 }
@@ -63,6 +64,8 @@ extension ConsoleAPI {
 
         var version: String
         var containers: [String]
+        /// The display name of the container, if it has one.
+        var title: String?
         var started: Int64
         var gauges: [String: Int64]
         var connections: Int
@@ -82,6 +85,7 @@ extension ConsoleAPI {
             let parts = call.parts
             version = parts.facts.version
             containers = try parts.accounts.containers().map(\.container.name)
+            title = try parts.accounts.title(of: home.container)
             started = parts.facts.started
             gauges = parts.metrics.gaugeValues()
             connections = parts.hub.connectionCount

@@ -27,6 +27,8 @@ package protocol Directory: Sendable {
     func relayKey() throws(DirectoryError) -> [UInt8]
 
     func hasContainer(_ container: ContainerID) throws(DirectoryError) -> Bool
+    /// Returns the name that people see; `nil` if none is set.
+    func title(of container: ContainerID) throws(DirectoryError) -> String?
     /// Adds the container if it does not exist.
     func ensureContainer(_ container: ContainerID) throws(DirectoryError)
 

@@ -6,7 +6,7 @@ import RelayCore
 ///
 /// Times are milliseconds since 1970; names and identifiers are case-sensitive text.
 enum AccountSchema {
-    static let file = FileLayout(tables: tables)
+    static let file = FileLayout(tables: tables, migrations: ["ALTER TABLE containers ADD COLUMN title TEXT"])
 
     /// Creates or migrates the tables, and returns the relay's key.
     static func prepare(_ queue: DatabaseQueue, freshKey: [UInt8]) throws -> [UInt8] {

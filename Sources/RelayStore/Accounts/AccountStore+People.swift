@@ -76,6 +76,11 @@ extension AccountStore {
         guard let login = AccountRules.canonicalEmail(email) else {
             throw .invalid("\(email) is not an e-mail address.")
         }
+        if try operators().contains(where: { $0.name == Operator.canonicalName(login) }),
+            try self.operator(name: login, password: password) == nil
+        {
+            throw .invalid("\(login) is an operator of this relay. Use the operator's password: both are one sign-in.")
+        }
         let hash = try hashed(password)
         let created = time.now()
         return try write { db in
@@ -99,18 +104,31 @@ extension AccountStore {
     }
 
     /// Sets a password, and ends all sessions of the account: the old password may have been known to others.
+    ///
+    /// An operator with the same address gets it too.
     package func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError) {
         let hash = try hashed(password)
         try revoke { db in
-            try db.execute(
-                sql: "UPDATE accounts SET salt = ?, hash = ?, rounds = ?, block_size = ?, parallelism = ? WHERE id = ?",
-                arguments: [
-                    Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize, hash.cost.parallelism,
-                    account.number,
-                ]
+            try setPassword(hash, of: account, db)
+            let login = try String.fetchOne(
+                db,
+                sql: "SELECT login FROM accounts WHERE id = ? AND is_dev = 0",
+                arguments: [account.number]
             )
-            try endSessions(of: account, in: nil, db)
+            if let login { try setPassword(hash, ofOperator: login, db) }
         }
+    }
+
+    /// Sets the password of the account alone.
+    func setPassword(_ hash: PasswordHash, of account: Account.ID, _ db: Database) throws {
+        try db.execute(
+            sql: "UPDATE accounts SET salt = ?, hash = ?, rounds = ?, block_size = ?, parallelism = ? WHERE id = ?",
+            arguments: [
+                Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize, hash.cost.parallelism,
+                account.number,
+            ]
+        )
+        try endSessions(of: account, in: nil, db)
     }
 
     /// Disables or enables an account; disabling ends all of its sessions, and enabling restores none.

@@ -167,10 +167,12 @@ package final class AccountStore: Directory {
     }
 
     /// Runs a write that removes or changes access, after which every relay drops its cached credentials.
-    func revoke(_ body: (Database) throws -> Void) throws(DirectoryError) {
+    @discardableResult
+    func revoke<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
         try write { db in
-            try body(db)
+            let value = try body(db)
             try db.execute(sql: "UPDATE relay SET revocations = revocations + 1")
+            return value
         }
     }
 
@@ -285,6 +287,26 @@ extension AccountStore {
             try Row.fetchAll(db, sql: "SELECT name, created FROM containers ORDER BY name").compactMap { row in
                 ContainerID(row["name"]).map { ($0, Timestamp(milliseconds: row["created"])) }
             }
+        }
+    }
+
+    package func title(of container: ContainerID) throws(DirectoryError) -> String? {
+        try read { db in
+            try String.fetchOne(db, sql: "SELECT title FROM containers WHERE name = ?", arguments: [container.name])
+        }
+    }
+
+    /// Sets the name that people see on the sign-in and share pages; `nil` or an empty text shows the container's ID.
+    package func setTitle(_ title: String?, of container: ContainerID) throws(DirectoryError) {
+        let title = title?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
+        guard title.count <= 100, !title.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
+        else { throw .invalid("A display name has at most 100 characters, on one line.") }
+        try write { db in
+            try db.execute(
+                sql: "UPDATE containers SET title = ? WHERE name = ?",
+                arguments: [title.isEmpty ? nil : title, container.name]
+            )
+            guard db.changesCount > 0 else { throw DirectoryError.missing("container \(container)") }
         }
     }
 

@@ -47,6 +47,8 @@ extension AccountStore {
     }
 
     /// Uses up a link: creates an operator, or sets an operator's password and ends their sessions and passkeys.
+    ///
+    /// A new operator with the address of an account must give the account's password.
     package func useOperatorLink(
         _ code: String,
         name: String,
@@ -55,10 +57,15 @@ extension AccountStore {
         guard let name = Operator.canonicalName(name) else {
             throw .invalid("Choose a name of 1 to 128 bytes, such as your e-mail address.")
         }
+        if try operatorLink(code).name == nil, try account(email: name) != nil,
+            try account(email: name, password: password) == nil
+        {
+            throw .invalid("\(name) has an account on this relay. Use its password: both are one sign-in.")
+        }
         let hash = try hashed(password)
         let now = time.now().milliseconds
         let user = "_" + random.hex(byteCount: 16)
-        return try write { db in
+        return try revoke { db in
             let key = Self.hash(OperatorLink.canonical(code))
             guard
                 let link = try Row.fetchOne(
@@ -90,6 +97,7 @@ extension AccountStore {
                 throw DirectoryError.unavailable("an operator vanished")
             }
             let made = Self.operator(row)
+            try setPassword(hash, ofAccount: name, db)
             try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [made.id])
             // The operator may have lost access to somebody else, whose passkeys must not remain.
             try db.execute(sql: "DELETE FROM operator_passkeys WHERE operator = ?", arguments: [made.id])
@@ -116,7 +124,7 @@ extension AccountStore {
         keeping kept: String
     ) throws(DirectoryError) {
         let hash = try hashed(password)
-        try write { db in
+        try revoke { db in
             try db.execute(
                 sql: """
                     UPDATE operators SET salt = ?, hash = ?, rounds = ?, block_size = ?, parallelism = ? WHERE id = ?
@@ -129,7 +137,32 @@ extension AccountStore {
                 sql: "DELETE FROM operator_sessions WHERE operator = ? AND hash <> ?",
                 arguments: [id, Self.hash(kept)]
             )
+            let name = try String.fetchOne(db, sql: "SELECT name FROM operators WHERE id = ?", arguments: [id])
+            try setPassword(hash, ofAccount: name ?? "", db)
         }
+    }
+
+    /// Sets the password of the account with an operator's name, if there is one: both are one sign-in.
+    private func setPassword(_ hash: PasswordHash, ofAccount name: String, _ db: Database) throws {
+        let number = try Int64.fetchOne(
+            db,
+            sql: "SELECT id FROM accounts WHERE is_dev = 0 AND login = ?",
+            arguments: [AccountRules.canonicalEmail(name) ?? name]
+        )
+        if let number { try setPassword(hash, of: Account.ID(number), db) }
+    }
+
+    /// Sets the password of the operator with an account's address, if there is one, and ends the operator's sessions.
+    func setPassword(_ hash: PasswordHash, ofOperator address: String, _ db: Database) throws {
+        guard let row = try Self.row(named: Operator.canonicalName(address) ?? "", db) else { return }
+        let id: Int64 = row["id"]
+        try db.execute(
+            sql: "UPDATE operators SET salt = ?, hash = ?, rounds = ?, block_size = ?, parallelism = ? WHERE id = ?",
+            arguments: [
+                Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize, hash.cost.parallelism, id,
+            ]
+        )
+        try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [id])
     }
 
     /// Removes an operator with all sessions, passkeys and links, each of which would give access again.

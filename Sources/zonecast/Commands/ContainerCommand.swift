@@ -8,9 +8,10 @@ import RelayStore
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create, list, show and delete containers, and set their quotas.",
+        abstract: "Create, list, show, edit and delete containers, and set their quotas.",
         subcommands: [
-            Create.self, List.self, ContainerShow.self, ContainerDelete.self, ContainerQuotaCommand.self,
+            Create.self, List.self, ContainerShow.self, ContainerEdit.self, ContainerDelete.self,
+            ContainerQuotaCommand.self,
         ]
     )
 
@@ -22,11 +23,15 @@ struct ContainerCommand: ParsableCommand {
         )
         var container: ContainerID
 
+        @Option(help: ArgumentHelp("The name that sign-in and share pages show.", valueName: "text"))
+        var displayName: String?
+
         @OptionGroup var options: FolderOptions
 
         func run() throws {
             try options.change("container.create", container.name, creates: true) {
                 try $0.addContainer(container)
+                if let displayName { try $0.setTitle(displayName, of: container) }
             }
             if options.json {
                 try Terminal.say(json: ["container": container.name])
@@ -261,7 +266,7 @@ struct ContainerDelete: ParsableCommand {
         commandName: "delete",
         abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
         discussion: """
-            Stop the relay first. Only a backup can undo this, so the command creates one first, unless --no-backup is \
+            A running relay pauses until it is done. Only a backup can undo this, so the command creates one first, unless --no-backup is \
             set. Accounts stay, since they belong to the relay.
             """
     )
@@ -281,15 +286,12 @@ struct ContainerDelete: ParsableCommand {
         guard try options.withDirectory({ try $0.hasContainer(container) }) else {
             throw CommandFailure(DirectoryError.missing("container \(container)"), folder: options.folder)
         }
-        // Held until the end, so that no relay starts meanwhile.
-        let lock = try FolderLock(
-            forCommandIn: options.folder,
-            refusal: "A relay is running on \(options.folder). Stop it first: it has these files open."
-        )
-        defer { withExtendedLifetime(lock) {} }
         if !yes {
             try Terminal.confirm("This deletes all of \(container).", byTyping: container.name, called: "its name")
         }
+        // Held until the end, so that no relay starts meanwhile.
+        let lock = try FolderLock(pausingRelayIn: options.folder)
+        defer { withExtendedLifetime(lock) {} }
         var backup: String?
         if !noBackup {
             let folder = BackupSchedule.standardFolder(of: options.folder)

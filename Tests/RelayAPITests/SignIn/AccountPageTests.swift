@@ -67,6 +67,18 @@ import Testing
         #expect(try world.store.account(world.alice.id)?.name.given != "Late")
     }
 
+    @Test func aCodeForSupportIsASignInThatTheUserCanEnd() async throws {
+        _ = try world.signIn()
+        try await open()
+        await browser.submit("/account", browser.hiddenFields(action: "support"))
+        let code = try #require(browser.page.firstMatch(of: /<code id="support-code">([^<]+)</)).1
+        let token = String(code).replacing("&#43;", with: "+").replacing("&#x2B;", with: "+")
+        #expect(await status(token) == 200)
+        #expect(browser.page.contains("for 30 minutes"))
+        await browser.submit("/account", [:], action: "sign-out")
+        #expect(await status(token) != 200)
+    }
+
     @Test func aNewPasswordEndsEverySignIn() async throws {
         let token = try world.signIn().webToken
         #expect(await status(token) == 200)

@@ -126,6 +126,10 @@ extension Authenticator {
             guard let app = try app(fields, of: account) else { break }
             try endSessions(of: account.id, in: app.home)
             return .done("You are signed out of \(app.title).")
+        case "support":
+            guard let app = try app(fields, of: account) else { break }
+            let started = try start(account, in: app.home, kind: .brief, discoverable: false)
+            return .code(started.webToken, app: app.title, minutes: Int(settings.briefLifetime.inSeconds / 60))
         case "show", "hide":
             guard let app = try app(fields, of: account) else { break }
             let isDiscoverable = fields["action"] == "show"
@@ -157,6 +161,7 @@ extension Authenticator {
             let here = sessions.filter { $0.home == home }
             return AccountPage.App(
                 home: home,
+                name: self.title(of: home.container),
                 isDiscoverable: profile.isDiscoverable,
                 signIns: here.count,
                 lastUse: here.map { $0.used ?? $0.created }.max()
@@ -197,11 +202,15 @@ struct AccountPage {
     enum Outcome {
         case done(String)
         case refused(String)
+        /// A code that lets an operator act as the user.
+        case code(String, app: String, minutes: Int)
     }
 
     /// One app in the list of the account page.
     struct App {
         var home: ContainerEnvironment
+        /// The container's display name.
+        var name: String
         var isDiscoverable: Bool
         /// The number of active sessions.
         var signIns: Int
@@ -222,7 +231,7 @@ struct AccountPage {
         /// Contains the environment unless it is `production`.
         var title: String {
             home.environment == .production
-                ? home.container.name : "\(home.container.name) (\(home.environment.rawValue))"
+                ? name : "\(name) (\(home.environment.rawValue))"
         }
     }
 
@@ -249,6 +258,12 @@ struct AccountPage {
         switch outcome {
         case .done(let text): "<div class=\"notice\" role=\"status\">\(text)</div>"
         case .refused(let text): "<div class=\"notice bad\" role=\"alert\">\(text)</div>"
+        case .code(let code, let app, let minutes):
+            """
+            <div class="notice" role="status"><p>With this code, the operator who helps you can see and change your data in \
+            \(app) for \(String(minutes)) minutes. Send it only to somebody you trust. To end it sooner, sign out of the app \
+            below.</p><p><code id="support-code">\(code)</code></p></div>
+            """
         }
     }
 
@@ -302,7 +317,7 @@ struct AccountPage {
                 \(button(
                     app.isDiscoverable ? "Stop being found" : "Let others find me",
                     action: app.isDiscoverable ? "hide" : "show", ticket, app.home, of: app.title
-                ))\(signOut)</li>
+                ))\(button("Let support act as me", action: "support", ticket, app.home, of: app.title))\(signOut)</li>
                 """
         }
         return "<ul class=\"plain\">\(rows)</ul>"

@@ -92,7 +92,7 @@ extension Pages {
             owner: owner.flatMap { [$0.given, $0.family].compactMap { $0 }.joined(separator: " ") }
                 .flatMap { $0.isEmpty ? nil : $0 },
             permission: meant?.permission ?? (isOpen ? found.share.publicPermission : nil),
-            application: path.home.container.name,
+            application: authenticator.title(of: path.home.container),
             appURL: "cloudkit-\(path.home.container.name.lowercased())://share/\(path.link)"
         )
     }

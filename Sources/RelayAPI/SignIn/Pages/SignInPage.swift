@@ -10,6 +10,7 @@ extension Pages {
     private struct Application {
         var link: SignInLink
         var home: ContainerEnvironment
+        var title: String
         /// `nil` on a `--dev` relay if the link names no token.
         var token: APIToken?
         /// The origins of windows that may receive the token.
@@ -20,7 +21,7 @@ extension Pages {
         func page(_ visit: Visit) -> SignInPage {
             SignInPage(
                 link: link,
-                application: home.container.name,
+                application: title,
                 destination: token?.callbackURL.map(Callback.place),
                 asksNameOnly: token == nil,
                 formSeal: visit.formSeal
@@ -129,16 +130,17 @@ extension Pages {
             let environment = Environment(rawValue: link.environment)
         else { return nil }
         let home = ContainerEnvironment(container, environment)
+        let title = authenticator.title(of: container)
         let isDev = authenticator.settings.acceptsDevTokens
         let asked = isDev && OriginRule.isLoopback(link.origin) ? [link.origin] : []
         guard !link.token.isEmpty else {
-            return isDev ? Application(link: link, home: home, token: nil, origins: asked) : nil
+            return isDev ? Application(link: link, home: home, title: title, token: nil, origins: asked) : nil
         }
         guard let token = try? authenticator.directory.apiToken(id: link.token), token.home == home,
             token.revoked == nil, token.callbackURL.map(Callback.isUsable) ?? true
         else { return nil }
         let origins = token.allowedOrigins + asked.filter { !token.allowedOrigins.contains($0) }
-        return Application(link: link, home: home, token: token, origins: origins)
+        return Application(link: link, home: home, title: title, token: token, origins: origins)
     }
 }
 
@@ -146,7 +148,7 @@ extension Pages {
 struct SignInPage {
     /// The parameters of the sign-in URL, repeated in the form.
     var link: SignInLink
-    /// The container's name.
+    /// The container's display name.
     var application: String
     /// The destination after sign-in; `nil` if the window that opened the page gets the token.
     var destination: String?
@@ -256,9 +258,8 @@ struct SignInPage {
             title: "Sign-in is not set up",
             """
             <h1>Sign-in is not set up for this app</h1>
-            <p>Its API token has no callback address and no allowed origin. The operator of this relay creates one \
-            with <code>zonecast token create --callback-url URL</code>, or \
-            <code>--allowed-origin ORIGIN</code> for a web page that opens this one.</p>
+            <p>The developers of the app have not yet said where you continue after signing in. Please tell them: the \
+            app's API token needs a callback address or an allowed origin.</p>
             """
         )
     }

@@ -8,6 +8,7 @@ struct InitAnswers {
     var domain: String?
     var container: ContainerID?
     var admin: String?
+    var wantsToken = false
 
     /// Returns the default container of a domain: `iCloud.org.example.sync` for `sync.example.org`.
     static func container(of domain: String) -> ContainerID? {
@@ -39,6 +40,15 @@ struct InitAnswers {
                 try InitCommand.checkAdmin(text)
                 return text
             }
+        }
+        if !wantsToken {
+            wantsToken =
+                try Self.answer("Create the app's API token for production? (empty: no, or yes)") { text in
+                    guard let isWanted = ["yes": true, "y": true, "no": false, "n": false][text.lowercased()] else {
+                        throw ValidationError("Answer yes or no.")
+                    }
+                    return isWanted
+                } ?? false
         }
     }
 

@@ -46,6 +46,9 @@ struct InitCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The port on this machine that the relay listens on.", valueName: "port"))
     var port = 8080
 
+    @Flag(help: "Create an API token for production, with which the app calls the relay, and show it once.")
+    var token = false
+
     @Flag(help: "Do not prompt.")
     var yes = false
 
@@ -64,7 +67,7 @@ struct InitCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        var answers = InitAnswers(domain: domain, container: container, admin: admin)
+        var answers = InitAnswers(domain: domain, container: container, admin: admin, wantsToken: token)
         if !yes, isatty(STDIN_FILENO) == 1 { try answers.ask() }
         try Self.checkAdmin(answers.admin)
         guard let container = answers.container ?? answers.domain.flatMap(InitAnswers.container) else {
@@ -79,8 +82,9 @@ struct InitCommand: AsyncParsableCommand {
             try await writeFiles(domain, answers, in: Self.absolute(place), data: data, &report)
         }
         FolderOwner.become(ownerOf: data)
-        try fill(data, container, answers.admin, &report)
-        try report.end(next: next(answers, data: data, place: Self.absolute(place)))
+        let hasToken = try fill(data, container, answers, &report)
+        let steps = next(answers, data: data, place: Self.absolute(place))
+        try report.end(next: steps + app(container, answers, hasToken: hasToken, data: data))
     }
 
     /// Checked before anything is written, so that an error does not leave half of the set-up.
@@ -132,7 +136,13 @@ struct InitCommand: AsyncParsableCommand {
 
     // MARK: Data
 
-    private func fill(_ data: String, _ container: ContainerID, _ admin: String?, _ report: inout InitReport) throws {
+    /// Returns whether the app has a token for production.
+    private func fill(
+        _ data: String,
+        _ container: ContainerID,
+        _ answers: InitAnswers,
+        _ report: inout InitReport
+    ) throws -> Bool {
         do {
             let isNew = !FileManager.default.fileExists(atPath: data + "/relay.sqlite")
             let accounts = try AccountStore(folder: data)
@@ -140,7 +150,16 @@ struct InitCommand: AsyncParsableCommand {
             let isThere = try accounts.hasContainer(container)
             if !isThere { try accounts.addContainer(container) }
             report.note(InitStep("container \(container)", "development and production", isNew: !isThere))
-            if let admin { for step in try addAdmin(admin, accounts) { report.note(step) } }
+            if let admin = answers.admin { for step in try addAdmin(admin, accounts) { report.note(step) } }
+            let home = ContainerEnvironment(container, .production)
+            let hasToken = try accounts.apiTokens().contains { $0.home == home && $0.revoked == nil }
+            guard answers.wantsToken else { return hasToken }
+            let text =
+                try hasToken
+                ? ""
+                : accounts.addAPIToken(in: home, name: "app", notes: "", callbackURL: nil, allowedOrigins: []).text
+            report.note(InitStep("API token for production", text, isNew: !hasToken))
+            return true
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: data)
         }
@@ -183,6 +202,14 @@ struct InitCommand: AsyncParsableCommand {
             steps.append("zonecast serve --data \(data.shellWord)")
         }
         return steps
+    }
+
+    /// Returns the last steps: a token for the app, and a user who is signed in.
+    private func app(_ container: ContainerID, _ answers: InitAnswers, hasToken: Bool, data: String) -> [String] {
+        let place = "--container \(container) --environment production --data \(data.shellWord)"
+        let start = data == "/var/lib/zonecast" ? "sudo " : ""
+        let token = hasToken ? [] : ["\(start)zonecast token create \(place)"]
+        return token + (answers.admin.map { ["\(start)zonecast user sign-in \($0) \(place)"] } ?? [])
     }
 
     private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
