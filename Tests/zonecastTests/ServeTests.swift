@@ -30,6 +30,34 @@ import Testing
         #expect(stopped.took < .seconds(120))
     }
 
+    @Test func serveTellsWhereThingsAre() throws {
+        let log = folder.path + "-log"
+        defer { unlink(log) }
+        let relay = try RelayProcess(folder: folder.path, log: log)
+        #expect(relay.stop().status == 0)
+        let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
+        let address = "http://127.0.0.1:\(relay.port)"
+        #expect(
+            lines.contains { $0.hasPrefix("data    /") && $0.hasSuffix(folder.path.split(separator: "/").last ?? "") }
+        )
+        #expect(lines.contains { $0.hasPrefix("console \(address)/console/#setup=") })
+        #expect(lines.contains("demo    \(address)/demo/"))
+    }
+
+    @Test func requestsInTheConsoleSurviveARestart() throws {
+        struct Saved: Decodable {
+            struct Line: Decodable { var status: Int }
+            var lines: [Line]
+        }
+        for runs in 1...2 {
+            let relay = try RelayProcess(folder: folder.path)
+            #expect(try relay.connect().send("POST", "/database/1/x", body: "{}").status >= 400)
+            #expect(relay.stop().status == 0)
+            let saved = try #require(FileManager.default.contents(atPath: "\(folder.path)/requests.json"))
+            #expect(try JSONDecoder().decode(Saved.self, from: saved).lines.count == runs)
+        }
+    }
+
     @Test func aSecondRelayOnTheFolderIsRefusedAndTheFirstKeepsRunning() throws {
         let relay = try RelayProcess(folder: folder.path)
         for isLockFileGone in [false, true] {

@@ -51,18 +51,26 @@ struct ContainerCommand: ParsableCommand {
 
         private struct Row: Encodable {
             var container: String
+            var displayName: String?
             var created: String
         }
 
         func run() throws {
-            let rows = try options.withDirectory { try $0.containers() }
-                .map { Row(container: $0.container.name, created: $0.created.iso8601) }
+            let rows = try options.withDirectory { store in
+                try store.containers().map {
+                    Row(
+                        container: $0.container.name,
+                        displayName: try store.title(of: $0.container),
+                        created: $0.created.iso8601
+                    )
+                }
+            }
             try options.list(
                 rows,
                 as: "containers",
-                heading: ["CONTAINER", "CREATED"],
+                heading: ["CONTAINER", "CREATED", "DISPLAY NAME"],
                 empty: "There are no containers yet. Create one: zonecast container create ID"
-            ) { [$0.container, $0.created] }
+            ) { [$0.container, $0.created, $0.displayName ?? ""] }
         }
     }
 }
