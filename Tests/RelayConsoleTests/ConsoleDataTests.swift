@@ -172,7 +172,7 @@ import Testing
         }
         _ = try accounts.useOperatorLink(code, name: "bob@example.org", password: "own password")
         try await world.enter("eve@example.org")
-        let bob = try #require(accounts.account(email: "bob@example.org")).id.number
+        let bob = try #require(try accounts.account(email: "bob@example.org")).id.number
         let set = #"{"id":\#(bob),"password":"by another one","own":"correct horse"}"#
         #expect(try await world.ask(.post, "/console/api/users/password", body: set).status == .badRequest)
     }

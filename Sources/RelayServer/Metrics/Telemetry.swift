@@ -12,6 +12,8 @@ package struct MetricsReading: Codable, Sendable {
         package var errors: [String: UInt64] = [:]
         package var sentBytes: UInt64 = 0
         package var times = Histogram.times
+
+        package init(name: String) { self.name = name }
     }
 
     package var operations: [Operation] = []
