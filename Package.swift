@@ -47,6 +47,8 @@ let argumentParser = Target.Dependency.product(
     condition: server
 )
 let jwtKit = Target.Dependency.product(name: "JWTKit", package: "jwt-kit", condition: server)
+let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates", condition: server)
+let swiftASN1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1", condition: server)
 let configuration = Target.Dependency.product(
     name: "Configuration",
     package: "swift-configuration",
@@ -92,6 +94,8 @@ var package = Package(
         ),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
+        .package(url: "https://github.com/apple/swift-certificates", from: "1.15.0"),
+        .package(url: "https://github.com/apple/swift-asn1", from: "1.7.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
@@ -131,7 +135,7 @@ var package = Package(
             "RelayGateways",
             [
                 "Records", "Wire", "RelayCore", asyncHTTPClient, jwtKit, nioCore, nioPosix, nioHTTP1, crypto,
-                cryptoExtras,
+                cryptoExtras, x509, swiftASN1,
             ]
         ),
         // The client, from what it decides up to its sockets.
@@ -217,9 +221,8 @@ var package = Package(
         .tests(
             "RelayGateways",
             [
-                "Records", "RelayCore", "ChildProcesses", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2,
-                nioSSL,
-                crypto, cryptoExtras,
+                "TestSupport", "Records", "RelayCore", "ChildProcesses", asyncHTTPClient, nioCore, nioPosix, nioHPACK,
+                nioHTTP2, nioSSL, crypto, cryptoExtras, x509, swiftASN1,
             ]
         ),
         .tests("SyncCore", ["Records"]),
