@@ -23,7 +23,11 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// Returns `nil` for an error whose own description is more specific.
     init?(_ error: any Error, configuration: ServerConfiguration) {
-        let address = ListeningAddress(host: configuration.host, port: configuration.port)
+        self.init(error, address: ListeningAddress(host: configuration.host, port: configuration.port))
+    }
+
+    /// Returns `nil` for an error whose own description is more specific.
+    init?(_ error: any Error, address: ListeningAddress) {
         if error is SocketAddressError.UnknownHost {
             self = .unknownHost(address)
             return
