@@ -40,6 +40,22 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("PEM file of the certificate's private key.", valueName: "file"), completion: .file())
     var tlsKey: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Obtain and renew a certificate for this name; listens on port 443 by default. Requires --acme-email.",
+            valueName: "name"
+        )
+    )
+    var domain: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The address for messages of the certificate authority, whose terms of service you accept with it.",
+            valueName: "address"
+        )
+    )
+    var acmeEmail: String?
+
     @Flag(
         help: "Accept any dev-NAME as a web auth token, create unknown containers, set no rate limits. Loopback only."
     )
@@ -140,6 +156,8 @@ struct Serve: AsyncParsableCommand {
         flags["listen"] = listen
         flags["tls-cert"] = tlsCert
         flags["tls-key"] = tlsKey
+        flags["domain"] = domain
+        flags["acme-email"] = acmeEmail
         if dev { flags["dev"] = "true" }
         if testDoor { flags["test-door"] = "true" }
         flags["web-files"] = webFiles.map { URL(fileURLWithPath: $0).path }

@@ -9,8 +9,8 @@ import RelayServer
 /// The table of all keys, used to read and check a configuration and by `zonecast config reference`.
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
-        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
-        + pushes + logs + traces + alerts
+        places + certificates + tokens + signIns + rates + quotas + connections + transport + requests + sockets
+        + noticeSockets + pushes + logs + traces + alerts
 
     private static let year = 31_536_000
     /// In days.

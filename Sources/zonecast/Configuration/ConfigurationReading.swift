@@ -46,7 +46,12 @@ struct ConfigurationReading {
         for key in keys where key.name == "dev" { _ = apply(key, reader) }
         settings = ServeSettings(isDev: settings.isDev)
         faults += keys.compactMap { apply($0, reader) }
-        do { try settings.applyTLSFiles() } catch { faults.append("\(error)") }
+        do {
+            try settings.applyTLSFiles()
+            try settings.applyDomain(isListenSet: origins["listen"] != .standard)
+        } catch {
+            faults.append("\(error)")
+        }
         guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 

@@ -47,6 +47,8 @@ struct ServeSettings: Sendable {
     /// PEM files; both are set or neither.
     var tlsCertificates: String?
     var tlsKey: String?
+    /// Certificates that the relay obtains itself.
+    var acme = ACMEOptions()
     /// `server.trustedProxies` as written, separated by commas.
     var trustedProxies = ""
 
@@ -202,7 +204,9 @@ extension ServeSettings {
             { try Serve.checkLoopback(self) },
             { try Serve.checkDev(self) },
             { try Serve.checkTestDoor(self) },
-            { _ = try server.tls?.end() },
+            // The relay obtains a missing certificate itself.
+            { if acme.domain == nil { _ = try server.tls?.end() } },
+            { _ = try acme.trustRoots() },
             { _ = try metricsToken() },
             // Any key will do, since only the files are checked.
             { _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32)) },

@@ -129,7 +129,7 @@ struct DoctorCommand: AsyncParsableCommand {
         } else {
             report.add(await notRunning(settings))
         }
-        if let files = settings.server.tls { report.add(checks.certificate(files, now: Date())) }
+        if let certificate = checks.certificate(of: settings, now: Date()) { report.add(certificate) }
         report.add(checks.backup(now: Date()))
         report.add(checks.push(settings.push))
         if let alerts = checks.alerts() { report.add(alerts) }

@@ -149,7 +149,7 @@ final class DoctorFindingsCache: Sendable {
         if let known = last.withLock({ $0 }), now - known.at < .seconds(60) { return known.findings }
         let checks = FolderChecks(folder: settings.data, isThorough: false)
         var found = [checks.storage()]
-        if let files = settings.server.tls { found.append(checks.certificate(files, now: Date())) }
+        if let certificate = checks.certificate(of: settings, now: Date()) { found.append(certificate) }
         found += [checks.backup(now: Date()), checks.push(settings.push)] + [checks.alerts()].compactMap { $0 }
         let files = OpenFiles(limit: Descriptors.limit, count: Descriptors.count ?? Descriptors.limit)
         found.append(files.finding(connections: settings.server.limits.connections, stores: checks.storeCount))

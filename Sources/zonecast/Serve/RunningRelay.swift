@@ -52,6 +52,8 @@ struct RunningRelay {
         let relay = try relay(on: coreServices, push)
         try relay.beginPushes()
         coreServices.metrics.show(relay, coreServices.hub, coreServices.stores)
+        coreServices.metrics.showCertificate(settings.server.tls)
+        let certificates = try CertificateService(settings, logger: logger)
         let monitoring = try monitoring(on: relay, coreServices)
         let admission = RelayAdmission(relay: relay, hub: coreServices.hub, time: .system)
         let responder = responder(on: coreServices, relay, monitoring, push)
@@ -61,14 +63,15 @@ struct RunningRelay {
             "Open HTTP and WebSocket connections.",
             count: server.openConnections
         )
-        let chosen: [(any Service)?] = [push, coreServices.tracing]
+        let chosen: [(any Service)?] = [push, coreServices.tracing, certificates]
         let services =
             maintenanceServices(on: coreServices, relay, admission) + monitoringServices(on: coreServices, monitoring)
             + chosen.compactMap { $0 }
         // The service group stops services in reverse order and waits for each: first waiting polls are answered, then
         // the server says goodbye to its clients, then the rest stops.
         let pause = PauseWatch(of: settings.data)
-        try await serve(services + [server, LongPollShutdown(relay: relay), pause])
+        let listener: any Service = certificates?.gate(server) ?? server
+        try await serve(services + [listener, LongPollShutdown(relay: relay), pause])
         try failedCommit.check()
         return pause.wasRequested
     }
