@@ -42,12 +42,11 @@ struct Zonecast: AsyncParsableCommand {
                 name: "Operate",
                 subcommands: [
                     BackupCommand.self, StorageCommand.self, PushCommand.self, AlertCommand.self, LogCommand.self,
+                    UpgradeCommand.self,
                 ]
             ),
         ]
     )
-
-    static let version = "0.1.0"
 
     /// Returns the arguments with a plural noun, such as `records`, replaced by the noun.
     static func singular(_ arguments: [String]) -> [String] {

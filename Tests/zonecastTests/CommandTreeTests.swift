@@ -15,7 +15,7 @@ import Testing
         "serve", "demo", "status", "doctor", "bench", "init", "config show", "config check", "config reference",
         "login",
         "logout",
-        "container create", "container list", "container show", "container delete", "container quota",
+        "container create", "container list", "container show", "container edit", "container delete", "container quota",
         "record query", "record show", "record create", "record edit", "record delete", "record changes",
         "record import", "record export", "zone create", "zone list", "zone delete", "zone changes",
         "share create", "share list", "share show", "share invite", "share accept", "share permission", "share stop",
@@ -27,7 +27,7 @@ import Testing
         "token create", "token list", "token rotate", "token revoke", "backup create", "backup list", "backup verify",
         "backup restore", "backup schedule", "storage show", "storage copy", "storage compact", "push show",
         "push list", "push set apns", "push set fcm", "push set webpush", "push set unifiedpush", "push test",
-        "push delete", "alert list", "alert edit", "alert test", "log show", "log audit", "version", "completions",
+        "push delete", "alert list", "alert edit", "alert test", "upgrade check", "log show", "log audit", "version", "completions",
         "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
         "export-schema", "import-schema", "validate-schema", "reset-schema",
     ]

@@ -1805,7 +1805,7 @@ extension OpenAPIDocument {
         "security": [],
         "summary": "Returns whether the relay is running.",
         "responses": {
-          "200": {"description": "Yes.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+          "200": {"description": "Yes. The second line is the relay's name and version.", "content": {"text/plain": {"schema": {"type": "string"}}}},
           "503": {"description": "No.", "content": {"text/plain": {"schema": {"type": "string"}}}}
         }
       }

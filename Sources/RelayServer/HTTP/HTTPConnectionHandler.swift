@@ -232,11 +232,13 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
         guard request.method == .get || request.method == .head else {
             return APIResponse(status: .methodNotAllowed, headers: [.allow: "GET, HEAD"])
         }
-        let isUp = request.path == "/healthz" || (loop.services.isReady() && !isQuiescing)
+        let isHealth = request.path == "/healthz"
+        let isUp = isHealth || (loop.services.isReady() && !isQuiescing)
+        let name = isHealth ? loop.services.notices.map { $0.hub.relayName + "\n" } ?? "" : ""
         return APIResponse(
             status: isUp ? .ok : .serviceUnavailable,
             headers: [.contentType: "text/plain", .cacheControl: "no-store"],
-            body: Array((isUp ? "up\n" : "down\n").utf8)
+            body: Array(((isUp ? "up\n" : "down\n") + name).utf8)
         )
     }
 

@@ -7,10 +7,15 @@ package enum FolderLayout {
     package struct File: Hashable, Sendable {
         /// The path in the data folder.
         package let path: String
-        /// Whether it has the version that this program writes; otherwise opening it for use migrates it, or fails.
-        package let isCurrent: Bool
+        /// The version of its layout; 0 for an empty file.
+        package let version: Int
+        /// The version that this program writes.
+        package let newVersion: Int
         /// Why this program cannot open it; `nil` if it can.
         package let error: LayoutError?
+
+        /// Whether it has the version that this program writes; otherwise opening it for use migrates it, or fails.
+        package var isCurrent: Bool { error == nil && version == newVersion }
     }
 
     /// Inspects `relay.sqlite`, including its journal mode.
@@ -26,9 +31,17 @@ package enum FolderLayout {
 
     /// Inspects the stores, without those that cannot be read.
     package static func ofStores(in data: String) -> [File] {
-        ((try? BackupFiles.stores(in: data)) ?? []).compactMap { path in
-            try? reading(path, in: data) { try look(path, in: data, $0) }
-        }
+        ((try? storePaths(in: data)) ?? []).compactMap { try? ofStore($0, in: data) }
+    }
+
+    /// Returns the paths of the stores in a data folder, sorted.
+    package static func storePaths(in data: String) throws(BackupFailure) -> [String] {
+        Set(try BackupFiles.stores(in: data)).sorted()
+    }
+
+    /// Inspects one store.
+    package static func ofStore(_ path: String, in data: String) throws(DirectoryError) -> File {
+        try reading(path, in: data) { try look(path, in: data, $0) }
     }
 
     /// Returns whether `relay.sqlite` belongs to another program.
@@ -46,9 +59,14 @@ package enum FolderLayout {
         let layout = FileLayout.of(path)
         do {
             try requireOwnFile(database, "\(data)/\(path)")
-            return File(path: path, isCurrent: try layout.version(of: database) == layout.version, error: nil)
+            return File(
+                path: path,
+                version: try layout.version(of: database),
+                newVersion: layout.version,
+                error: nil
+            )
         } catch let error as LayoutError {
-            return File(path: path, isCurrent: false, error: error)
+            return File(path: path, version: error.found, newVersion: layout.version, error: error)
         }
     }
 
