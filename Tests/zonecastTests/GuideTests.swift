@@ -8,7 +8,7 @@ import Testing
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct GuideTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL.path
-    private static let guides = ["operating", "apps", "sdk", "demo"].map { "Deploy/guides/\($0).md" }
+    private static let guides = ["operating", "upgrading", "apps", "sdk", "demo"].map { "Deploy/guides/\($0).md" }
 
     private static func text(_ path: String) throws -> String {
         try String(contentsOfFile: "\(root)/\(path)", encoding: .utf8)
@@ -244,7 +244,16 @@ import Testing
         ]
     )
 
-    private static let guideRuns = [operating, apps, sdk]
+    private static let upgrading = GuideRun(
+        guide: "upgrading",
+        setup: "zonecast container create \(container) --data \"$PWD/data\"",
+        names: [("/var/lib/zonecast", "\"$PWD/data\"")],
+        skipped: ["sudo", "podman", "tar", "zonecast-", "gpg", "sha256sum", "echo"].map {
+            ($0, "it needs root, or the files of a release, which Deploy/packages/test checks")
+        }
+    )
+
+    private static let guideRuns = [operating, upgrading, apps, sdk]
 
     @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"), arguments: guideRuns)
     func theCommandsOfEachGuideRun(_ guideRun: GuideRun) throws {
@@ -271,7 +280,7 @@ import Testing
 
     /// A guide with commands needs an entry in `guideRuns`.
     @Test func everyGuideWithCommandsIsRun() throws {
-        for guide in ["operating", "apps", "sdk", "demo"] {
+        for guide in ["operating", "upgrading", "apps", "sdk", "demo"] {
             let commands = try GuideTests.commands(in: "Deploy/guides/\(guide).md")
             #expect(commands.isEmpty == !Self.guideRuns.contains { $0.guide == guide }, "\(guide)")
         }
