@@ -127,27 +127,3 @@ extension MirrorContext {
 
     isolated deinit { task?.cancel() }
 }
-
-#if canImport(SwiftUI)
-    public import SwiftUI
-
-    /// A view's property with the result of a request: `@SyncedQuery(Note.self, in: context) var notes`.
-    @MainActor @propertyWrapper public struct SyncedQuery<T: SyncedRecord>: DynamicProperty {
-        @SwiftUI.State private var live: LiveObjects<T>
-
-        /// Observes all objects of an entity that match a condition.
-        public init(
-            _ type: T.Type,
-            _ predicate: Condition<T>? = nil,
-            sortedBy sorts: SortKey<T>...,
-            in context: MirrorContext
-        ) {
-            var request = FetchRequest(type, predicate)
-            request.sorts = sorts
-            _live = SwiftUI.State(initialValue: LiveObjects(request, in: context))
-        }
-
-        /// The current result.
-        public var wrappedValue: [T] { live.objects }
-    }
-#endif
