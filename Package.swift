@@ -191,7 +191,21 @@ var package = Package(
             dependencies: ["ZoneKit", "ZoneMirror", argumentParser],
             swiftSettings: strict
         ),
-        .tests("Records"),
+        // An example: the app of the guide "Your first synced app". It is a package of its own, which Xcode opens; its model
+        // and its terminal app are also built here.
+        .target(
+            name: "NotesModel",
+            dependencies: ["ZoneKit", "ZoneMirror"],
+            path: "Sources/SyncedNotes/Sources/NotesModel",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "notes",
+            dependencies: ["NotesModel", "ZoneKit"],
+            path: "Sources/SyncedNotes/Sources/notes",
+            swiftSettings: strict
+        ),
+        .tests("Records", ["TestSupport", "ChildProcesses"]),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
         .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", grdb]),
@@ -238,11 +252,12 @@ var package = Package(
             "ZoneTesting",
             [
                 "TestSupport",
-                "Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", "ChildProcesses", httpTypes,
+                "Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes,
                 logging,
             ]
         ),
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
+        .tests("NotesModel", ["TestSupport", "ChildProcesses", "ZoneKit", "ZoneMirror", "ZoneTesting"]),
         .tests(
             "zonecast",
             [
@@ -251,6 +266,25 @@ var package = Package(
                 argumentParser,
                 crypto, grdb, logging,
             ]
+        ),
+        // The package of ZoneTesting's guide, with the settings of a new package.
+        .target(
+            name: "Shopping",
+            dependencies: ["ZoneMirror"],
+            path: "Tests/Shopping",
+            swiftSettings: [.swiftLanguageMode(.v6)]
+        ),
+        .testTarget(
+            name: "ShoppingTests",
+            dependencies: ["Shopping", "ZoneKit", "ZoneMirror", "ZoneTesting"],
+            swiftSettings: [.swiftLanguageMode(.v6)]
+        ),
+        // The README's program, which a test runs twice.
+        .executableTarget(
+            name: "first-save",
+            dependencies: ["ZoneKit"],
+            path: "Tests/FirstSave",
+            swiftSettings: [.swiftLanguageMode(.v6)]
         ),
         // What several test targets share: waits, gates, ports, folders.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),

@@ -1,34 +1,9 @@
 import Foundation
 import GRDB
-import Testing
 import ZoneKit
 import ZoneMirror
 
-/// Checks that all code in the articles is compiled in `ArticleCode.swift`.
-@Suite struct ArticleTests {
-    @Test(arguments: ["FromCoreData", "PublicData", "Sharing", "WhenThingsGoWrong"])
-    func allCodeOfAnArticleIsCompiled(_ article: String) throws {
-        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        let catalogue = tests.deletingLastPathComponent().deletingLastPathComponent()
-            .appendingPathComponent("Sources/ZoneMirror/ZoneMirror.docc/\(article).md")
-        let code = Self.plain(
-            try String(contentsOf: tests.appendingPathComponent("ArticleCode.swift"), encoding: .utf8)
-        )
-        let parts = try String(contentsOf: catalogue, encoding: .utf8).components(separatedBy: "```")
-        // Every second part is a code block.
-        let blocks = stride(from: 1, to: parts.count, by: 2).map { parts[$0] }.filter { $0.hasPrefix("swift\n") }
-        #expect(!blocks.isEmpty)
-        for block in blocks { #expect(code.contains(Self.plain(String(block.dropFirst(6)))), "\(block)") }
-    }
-
-    /// Without indentation and empty lines.
-    private static func plain(_ text: String) -> String {
-        text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
-            .joined(separator: "\n")
-    }
-}
-
-// The code of the articles in ZoneMirror.docc, verbatim: `ArticleTests` compares them.
+// The code of the articles in ZoneMirror.docc, verbatim: `SnippetTests` compares them.
 
 struct Reminder: SyncedRecord {
     var id = RecordName()
@@ -210,5 +185,30 @@ enum WhenThingsGoWrong {
         for await event in container.events where !event.succeeded {
             print(event.kind, event.message ?? "")
         }
+    }
+}
+
+/// A journal entry whose text only the user's devices can read.
+struct JournalEntry: SyncedRecord {
+    var id = RecordName()
+    var title = ""
+    var text = ""
+
+    static func describe(_ entity: inout Entity) {
+        entity.attribute("text") { $0.isEncrypted = true }
+    }
+}
+
+enum Encryption {
+    static func endpoint(_ relay: URL, _ user: String, _ passphrase: String) -> RelayEndpoint {
+        var endpoint = RelayEndpoint(url: relay, apiToken: "64 hexadecimal digits of zonecast token create")
+        endpoint.encryptionKey = PassphraseEncryptionKey(passphrase, salt: user)
+        return endpoint
+    }
+
+    static func confirm(_ container: CKContainer, _ bob: CKRecord.ID) async throws {
+        guard let key = try await container.encryptionKey(of: bob) else { return }
+        print(key.fingerprint)  // compare it with what bob sees on his device
+        try container.trustEncryptionKey(key)
     }
 }

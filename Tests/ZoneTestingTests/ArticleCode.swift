@@ -3,7 +3,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The code of the documentation catalogue, unchanged: `ArticleTests` compares the two.
+/// The code of the documentation catalogue, unchanged: `SnippetTests` compares the two.
 @Suite(.timeLimit(.minutes(15))) struct ArticleCode {
     /// The app that the articles test.
     private final class NotesApp: Sendable {

@@ -8,7 +8,13 @@ import Testing
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct GuideTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL.path
-    private static let guides = ["operating", "upgrading", "apps", "sdk", "demo"].map { "Deploy/guides/\($0).md" }
+    private static let guides = ["operating", "upgrading", "apps", "sdk", "demo", "platforms"].map { "Deploy/guides/\($0).md" }
+
+    /// Articles with commands.
+    private static let articles = [
+        "Sources/ZoneKit/ZoneKit.docc/FirstSync.md", "Sources/ZoneMirror/ZoneMirror.docc/YourFirstTerminalApp.md",
+        "Sources/ZoneMirror/ZoneMirror.docc/YourFirstSyncedApp.md",
+    ]
 
     private static func text(_ path: String) throws -> String {
         try String(contentsOfFile: "\(root)/\(path)", encoding: .utf8)
@@ -55,6 +61,8 @@ import Testing
             script += "echo \"step: \(command.replacing("\"", with: "'"))\"\n"
             guard command.hasSuffix("&") else {
                 script += command + "\n"
+                // The README's program follows this line. It must also work a second time.
+                if command.hasPrefix("export ZONECAST_URL") { script += "first-save\nfirst-save\n" }
                 continue
             }
             let port = command.firstMatch(of: /--listen 127\.0\.0\.1:(\d+)/).map { String($0.1) } ?? ""
@@ -66,11 +74,12 @@ import Testing
         try Data(script.utf8).write(to: URL(fileURLWithPath: file))
         let run = try Tool.run("bash", [file])
         #expect(run.status == 0, "\(run.output)")
+        for count in 1...2 { #expect(run.output.contains("Notes on the relay: \(count)"), "\(run.output)") }
     }
 
     /// Every documented command has these verbs and options.
     @Test func everyDocumentedCommandExists() throws {
-        for path in ["README.md"] + Self.guides {
+        for path in ["README.md"] + Self.guides + Self.articles {
             for command in try Self.commands(in: path) {
                 var words = command.split(separator: " ").map(String.init)
                 if words.first == "sudo" { words.removeFirst() }
@@ -122,6 +131,9 @@ import Testing
         var appended: [(String, String)] = []
         /// By the beginning of a command: why it is not run.
         var skipped: [(String, String)] = []
+
+        /// The guide's path.
+        var path: String { guide.contains("/") ? guide : "Deploy/guides/\(guide).md" }
 
         var testDescription: String { guide }
 
@@ -253,14 +265,30 @@ import Testing
         }
     )
 
-    private static let guideRuns = [operating, upgrading, apps, sdk]
+    private static let terminalApp = GuideRun(
+        guide: "Sources/ZoneMirror/ZoneMirror.docc/YourFirstTerminalApp.md",
+        setup: "notes=$(dirname \"$(command -v zonecast)\")/notes",
+        names: [
+            ("swift run notes", "$notes"), ("zonecast serve --dev --data ./relay &", serve),
+            ("http://127.0.0.1:8080", "$ZONECAST_URL"),
+        ],
+        appended: [
+            ("swift run notes phone add", " | grep -qxF '[ ] Buy milk'"),
+            ("swift run notes laptop list", " | grep -qxF '[ ] Buy milk'"),
+            ("swift run notes laptop toggle", " | grep -qxF '[x] Buy milk'"),
+            ("swift run notes phone list", " | grep -qxF '[x] Buy milk'"),
+        ],
+        skipped: [("swift build", "the test's own build has built the program")]
+    )
+
+    private static let guideRuns = [operating, upgrading, apps, sdk, terminalApp]
 
     @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"), arguments: guideRuns)
     func theCommandsOfEachGuideRun(_ guideRun: GuideRun) throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let collector = try RequestCollector()
-        var commands = try GuideTests.commands(in: "Deploy/guides/\(guideRun.guide).md")
+        var commands = try GuideTests.commands(in: guideRun.path)
         // In the foreground the relay runs until it is stopped; the same line in the background is run.
         commands.removeAll { $0 == "zonecast serve --dev" }
         #expect(commands.count > 5)

@@ -4,19 +4,16 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-// The code of the documentation catalogue, unchanged: `DocumentationTests` compares the two.
+// The code of the documentation catalogue, unchanged: `SnippetTests` compares the two.
 
 // MARK: First sync
 
 func configureForDevelopment() {
-    // [first-sync-configure]
     guard let relay = URL(string: "http://127.0.0.1:8080") else { return }
     CKContainer.configure(.dev(relay, user: "alice"), for: "iCloud.org.example.notes")
-    // [end]
 }
 
 func configureForProduction(password: String) {
-    // [first-sync-production]
     guard let relay = URL(string: "https://sync.example.org") else { return }
     let endpoint = RelayEndpoint(
         url: relay,
@@ -25,22 +22,18 @@ func configureForProduction(password: String) {
         credential: .account(emailAddress: "alice@example.org", password: password)
     )
     CKContainer.configure(endpoint, for: "iCloud.org.example.notes")
-    // [end]
 }
 
 func firstSync(_ container: CKContainer) async throws -> [String] {
-    // [first-sync-save]
     let database = container.privateCloudDatabase
     let zone = CKRecordZone(zoneName: "Notes")
     try await database.save(zone)
 
-    let note = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "milk", zoneID: zone.zoneID))
+    let note = CKRecord(recordType: "Note", recordID: CKRecord.ID(zoneID: zone.zoneID))
     note["text"] = "Buy milk"
     note["done"] = false
     try await database.save(note)
-    // [end]
 
-    // [first-sync-fetch]
     var token: CKServerChangeToken?
     var texts: [String] = []
     var moreComing = true
@@ -52,14 +45,12 @@ func firstSync(_ container: CKContainer) async throws -> [String] {
         token = changes.changeToken  // store it with the data: the next fetch starts there
         moreComing = changes.moreComing
     }
-    // [end]
     return texts
 }
 
 // MARK: Moving code
 
 func saveWithRetry(_ record: CKRecord, in database: CKDatabase) async throws -> CKRecord {
-    // [moving-conflict]
     do {
         return try await database.save(record)
     } catch let error as CKError where error.code == .serverRecordChanged {
@@ -67,23 +58,19 @@ func saveWithRetry(_ record: CKRecord, in database: CKDatabase) async throws -> 
         for key in record.changedKeys() { server[key] = record[key] }
         return try await database.save(server)
     }
-    // [end]
 }
 
 func fetchTheOldWay(_ ids: [CKRecord.ID], in database: CKDatabase, _ done: @escaping @Sendable ([CKRecord]) -> Void) {
-    // [moving-operation]
     let operation = CKFetchRecordsOperation(recordIDs: ids)
     operation.qualityOfService = .userInitiated
     operation.fetchRecordsCompletionBlock = { records, _ in
         done(records.map { Array($0.values) } ?? [])
     }
     database.add(operation)
-    // [end]
 }
 
 // MARK: A sync engine's delegate
 
-// [delegate-class]
 final class NotesSync: CKSyncEngineDelegate {
     private struct Storage {
         var texts: [CKRecord.ID: String] = [:]
@@ -119,9 +106,9 @@ final class NotesSync: CKSyncEngineDelegate {
     func text(_ name: String) -> String? {
         storage.withLock { $0.texts[CKRecord.ID(recordName: name, zoneID: zoneID)] }
     }
-    // [end]
+}
 
-    // [delegate-batch]
+extension NotesSync {
     func nextRecordZoneChangeBatch(
         _ context: CKSyncEngine.SendChangesContext,
         syncEngine: CKSyncEngine
@@ -138,9 +125,9 @@ final class NotesSync: CKSyncEngineDelegate {
             }
         }
     }
-    // [end]
+}
 
-    // [delegate-events]
+extension NotesSync {
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
         switch event {
         case .stateUpdate(let update):
@@ -190,11 +177,9 @@ final class NotesSync: CKSyncEngineDelegate {
             break  // changes that the engine retries are still pending
         }
     }
-    // [end]
 }
 
 func followNotes(_ container: CKContainer) async throws {
-    // [delegate-manual]
     let delegate = NotesSync()
     var configuration = CKSyncEngine.Configuration(
         database: container.privateCloudDatabase,
@@ -205,5 +190,4 @@ func followNotes(_ container: CKContainer) async throws {
     let engine = CKSyncEngine(configuration)
     try await engine.fetchChanges()
     try await engine.sendChanges()
-    // [end]
 }
