@@ -43,17 +43,25 @@ import Testing
         @Test("the transports for URLSession match Foundation on Linux")
         func theTransportsForURLSessionAreTypeChecked() throws {
             let folder = try Self.scratchFolder()
-            var files = try Self.swiftFiles("Sources/ZoneKit")
-            for name in ["URLSessionTransport.swift", "URLSessionSocket.swift"] {
-                let index = try #require(files.firstIndex { $0.hasSuffix("/\(name)") })
-                let lines = try String(contentsOfFile: files[index], encoding: .utf8).split(separator: "\n")
+            let names = ["URLSessionTransport.swift", "URLSessionSocket.swift"]
+            let files = try Self.swiftFiles("Sources/ZoneKit")
+            var arguments = try Self.importArguments(of: "ZoneKit")
+            arguments += ["-module-name", "ZoneKit", "-enable-upcoming-feature", "InternalImportsByDefault"]
+            for file in files {
+                guard let name = names.first(where: { file.hasSuffix("/\($0)") }) else {
+                    arguments.append(file)
+                    continue
+                }
+                let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
                 #expect(lines.first?.hasPrefix("#if ") == true && lines.last == "#endif")
-                files[index] = "\(folder.path)/\(name)"
+                let copy = "\(folder.path)/\(name)"
                 try Data((["import FoundationNetworking"] + lines[1...].dropLast()).joined(separator: "\n").utf8)
-                    .write(to: URL(fileURLWithPath: files[index]))
+                    .write(to: URL(fileURLWithPath: copy))
+                // Only these files are checked; of the others, the compiler reads the declarations.
+                arguments += ["-primary-file", copy]
             }
-            let arguments = try Self.importArguments(of: "ZoneKit")
-            #expect(try Self.compile(["-typecheck", "-module-name", "ZoneKit"] + arguments + files) == nil)
+            #expect(arguments.count { $0 == "-primary-file" } == names.count)
+            #expect(try Self.compile(["-frontend", "-typecheck"] + arguments) == nil)
         }
     #endif
 
@@ -77,7 +85,7 @@ import Testing
         let command = try #require(plan.split(separator: "\n").first { $0.contains("args: [") && $0.contains(name) })
         let list = try #require(command.firstIndex(of: "["))
         let all = try JSONDecoder().decode([String].self, from: Data(command[list...].utf8))
-        var found = ["-swift-version", "6", "-enable-upcoming-feature", "InternalImportsByDefault"]
+        var found = ["-swift-version", "6"]
         var index = 0
         while index + 1 < all.count {
             let isPair = ["-I", "-Xcc", "-package-name"].contains(all[index])

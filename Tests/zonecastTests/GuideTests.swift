@@ -99,7 +99,7 @@ import Testing
     @Test func everyNamedPathExists() throws {
         for path in ["README.md"] + Self.guides {
             let text = try Self.text(path)
-            for match in text.matches(of: /(?:Deploy|Sources|Tests)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9]/) {
+            for match in text.matches(of: /(?:Deploy|Sources|Tests)\/[A-Za-z0-9_.\/+-]*[A-Za-z0-9]/) {
                 #expect(
                     FileManager.default.fileExists(atPath: "\(Self.root)/\(match.output)"),
                     "\(path): \(match.output)"
