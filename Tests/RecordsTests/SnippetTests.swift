@@ -19,7 +19,9 @@ import Testing
             (FileManager.default.enumerator(atPath: root.appendingPathComponent(folder).path)?.allObjects ?? [])
                 .compactMap { $0 as? String }.map { "\(folder)/\($0)" }
         }
-        let pages = found.filter { $0.hasSuffix(".md") && ($0.hasPrefix("Deploy/") || $0.contains(".docc/")) }
+        let pages = found.filter {
+            !$0.contains("/.build/") && $0.hasSuffix(".md") && ($0.hasPrefix("Deploy/") || $0.contains(".docc/"))
+        }
         return (["README.md"] + pages.sorted()).filter { (try? text($0).contains("```swift")) == true }
     }()
 
