@@ -52,7 +52,7 @@ struct FailingDiskTests {
             [
                 "backup create --data /mnt --backups '\(elsewhere.path)/backups'",
                 "backup verify latest --data /mnt --backups '\(elsewhere.path)/backups'",
-                "storage copy --data /mnt --to '\(elsewhere.path)/copy'", "storage info --data /mnt",
+                "storage copy --data /mnt --to '\(elsewhere.path)/copy'", "storage show --data /mnt",
                 "storage compact --dry-run --data /mnt", "user list --data /mnt",
             ]
         )
@@ -87,7 +87,7 @@ struct FailingDiskTests {
             onAFullDisk,
             [
                 "backup create --data /mnt/r --backups '\(elsewhere.path)/backups'",
-                "storage copy --data /mnt/r --to '\(elsewhere.path)/copy'", "storage info --data /mnt/r",
+                "storage copy --data /mnt/r --to '\(elsewhere.path)/copy'", "storage show --data /mnt/r",
             ]
         )
         #expect(output.matches(of: /= 0/).count == 3, "\(output)")
@@ -101,7 +101,7 @@ struct FailingDiskTests {
             onAFullDisk,
             [
                 "backup restore latest --data /mnt/r --backups '\(elsewhere.path)'",
-                "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
+                "backup schedule daily --data /mnt/r", "storage show --data /mnt/r",
             ]
         )
         #expect(output.matches(of: /No space left on device. Free space on the disk./).count == 2, "\(output)")

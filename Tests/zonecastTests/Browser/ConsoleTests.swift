@@ -448,7 +448,7 @@ struct ConsoleTests {
         let fixture = try ConsoleFixture()
         let page = try fixture.signUp(try Chromium())
         try page.wait(for: "document.body.dataset.ready === 'none'")
-        let made = try Command.run(["console", "link", "--data", fixture.folder.path])
+        let made = try Command.run(["user", "operator", "create", "--data", fixture.folder.path])
         let code = try #require(made.output.firstMatch(of: /#setup=[\w-]+/)).0
         try page.text("(location.hash = '\(code)')")
         try page.wait(for: "document.querySelectorAll('.door input').length === 3")
