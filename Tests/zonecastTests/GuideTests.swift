@@ -189,7 +189,7 @@ import Testing
         ],
         before: [
             ("zonecast user create", serve),
-            ("zonecast push apns", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"),
+            ("zonecast push set apns", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"),
         ],
         appended: [
             ("zonecast log show --errors", " < relay.log"),
