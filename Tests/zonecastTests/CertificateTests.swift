@@ -15,13 +15,17 @@ struct CertificateTests {
         try await ConfigurationReading(flags: flags, environment: [:], file: nil).settings
     }
 
+    private func publicURL(_ settings: ServeSettings) -> String? {
+        ConfigurationKeys.all.first { $0.name == "public-url" }?.read(settings)
+    }
+
     private static let needed = ["domain": "Sync.Example.org", "acme-email": "Ops@example.org"]
 
     @Test("domain sets public-url, listens on port 443, and uses TLS files in the data folder")
     func defaults() async throws {
         let settings = try await settings(Self.needed.merging(["data": "/srv/z"]) { $1 })
         #expect(settings.acme.domain == "sync.example.org")
-        #expect(settings.signIn.publicURL == "https://sync.example.org")
+        #expect(publicURL(settings) == "https://sync.example.org")
         #expect("\(settings.address)" == "0.0.0.0:443")
         #expect("\(settings.acme.httpListen)" == "0.0.0.0:80")
         let path = "/srv/z/acme/sync.example.org.pem"
@@ -33,7 +37,7 @@ struct CertificateTests {
             Self.needed.merging(["listen": "127.0.0.1:8443", "public-url": "https://sync.example.org:8443"]) { $1 }
         )
         #expect("\(other.address)" == "127.0.0.1:8443")
-        #expect(other.signIn.publicURL == "https://sync.example.org:8443")
+        #expect(publicURL(other) == "https://sync.example.org:8443")
     }
 
     @Test(

@@ -94,7 +94,7 @@ struct RelayChecks: Sendable {
             "public address",
             .advice,
             "\(address) answers without TLS: tokens are sent unencrypted",
-            next: "set tls-cert and tls-key, or put a proxy in front: zonecast init --domain NAME"
+            next: "set domain and acme-email, or put a proxy in front: zonecast init --domain NAME"
         )
     }
 
