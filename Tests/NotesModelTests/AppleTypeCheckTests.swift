@@ -15,6 +15,7 @@ import Testing
         @Test("the SwiftUI app and @SyncedQuery match the SDK, and stubs of Apple's frameworks")
         func theSwiftUIAppIsTypeChecked() throws {
             let folder = try Self.scratchFolder()
+            defer { withExtendedLifetime(folder) {} }
             let arguments = try Self.importArguments(of: "NotesModel") + ["-I", folder.path, "-parse-as-library"]
             // SwiftUI imports UIKit, and AuthenticationServices imports SwiftUI.
             for stub in ["UIKit", "SwiftUI", "AuthenticationServices", "BackgroundTasks", "Security"] {
@@ -43,6 +44,7 @@ import Testing
         @Test("the transports for URLSession match Foundation on Linux")
         func theTransportsForURLSessionAreTypeChecked() throws {
             let folder = try Self.scratchFolder()
+            defer { withExtendedLifetime(folder) {} }
             let names = ["URLSessionTransport.swift", "URLSessionSocket.swift"]
             let files = try Self.swiftFiles("Sources/ZoneKit")
             var arguments = try Self.importArguments(of: "ZoneKit")

@@ -17,6 +17,7 @@ import ZoneTesting
 
     @Test func theTokenOfTheCallbackIsKeptUntilSigningOut() async throws {
         let folder = ScratchFolder()
+        defer { withExtendedLifetime(folder) {} }
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let file = URL(fileURLWithPath: folder.path).appendingPathComponent("token")
         let relay = try #require(URL(string: "http://127.0.0.1:1"))

@@ -79,6 +79,7 @@ import Testing
             #expect(block.contains("platforms: ["), "\(page)")
             #expect(block.contains(#"package(name: "zonecast""#) || block.contains("/zonecast.git"), "\(page)")
             let folder = ScratchFolder()
+            defer { withExtendedLifetime(folder) {} }
             try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
             try Data(block.utf8).write(to: URL(fileURLWithPath: folder.path + "/Package.swift"))
             let process = ChildProcess()
