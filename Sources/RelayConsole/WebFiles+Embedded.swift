@@ -5339,6 +5339,8 @@ export class Client extends EventTarget {
     this.lastNotice = undefined;
     this.trouble = undefined;
     this.needsSignIn = false;
+    /** Whether the relay knows neither the container nor its API token. */
+    this.isUnknown = false;
     this.wantedScopes = new Set();
     this.wantedZones = new Set();
   }
@@ -5446,6 +5448,8 @@ export class Client extends EventTarget {
 
   // Displayed state
 
+  /** Whether the client has fetched everything that it knows of. */
+  get isSettled() { return Boolean(this.isLive) && !this.running && !this.#hasWork; }
   get isLive() { return this.isOnline && this.notices?.isLive; }
   get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
   /**
@@ -5520,8 +5524,9 @@ export class Client extends EventTarget {
       this.isReplaced = true;
       this.trouble = "This device is also open in another window, which has taken over the connection.";
     } else if (isFinal) {
-      this.needsSignIn = !this.place.isDev;
-      this.trouble = `The relay closed the connection (${code}).`;
+      if (this.place.isDev || this.isUnknown) this.isUnknown = true;
+      else this.needsSignIn = true;
+      this.trouble = undefined;
     } else if (this.isOnline) {
       this.trouble = "No connection to the relay. Edits are stored and sent later.";
     }
@@ -5532,7 +5537,7 @@ export class Client extends EventTarget {
   // When it syncs
 
   #wake() {
-    if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn) return;
+    if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn || this.isUnknown) return;
     clearTimeout(this.retry);
     this.isWaiting = false;
     const steps = this.sync.run().catch((error) => this.#stumble(error));
@@ -5550,9 +5555,13 @@ export class Client extends EventTarget {
 
   #stumble(error) {
     if (!this.isOpen || !this.isOnline) return;
-    if (["AUTHENTICATION_REQUIRED", "AUTHENTICATION_FAILED"].includes(error.serverErrorCode) && !this.place.isDev) {
-      this.needsSignIn = true;
+    const code = error.serverErrorCode;
+    if (["AUTHENTICATION_REQUIRED", "AUTHENTICATION_FAILED"].includes(code)) {
+      // With a sign-in, the relay may refuse that or the API token. Without one, it is the API token.
+      this.isUnknown = this.place.isDev || (code === "AUTHENTICATION_FAILED" && !this.container.webAuthToken);
+      this.needsSignIn = !this.isUnknown;
       this.trouble = undefined;
+      if (this.isUnknown) this.notices.stop();
     } else {
       this.trouble = error.isPassing ? "No connection to the relay. Edits are stored and sent later." : String(error.message);
       this.isWaiting = true;
@@ -5604,18 +5613,26 @@ export class Client extends EventTarget {
   --ground: #f5f6f8; --paper: #ffffff; --ink: #1c2733; --quiet: #52606d; --line: #c3cad2; --edge: #7b8794;
   --strong: #0b5cad; --on-strong: #ffffff; --bad: #a61b1b; --bad-ground: #fdecec; --good: #1b6e36; --good-ground: #e6f4ea;
   --late: #8a5300; --looked: #e3eefa;
+  --blue: #0b5cad; --purple: #7a2e9d; --teal: #00696b; --pink: #a8245c; --brown: #8a4b00; --olive: #4d6600;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ground: #12171d; --paper: #1b232c; --ink: #e6ebf0; --quiet: #a9b4c0; --line: #3a4653; --edge: #7d8a97;
     --strong: #7fb8f5; --on-strong: #0d1722; --bad: #ffb3b3; --bad-ground: #3d1a1c; --good: #8fdaa6; --good-ground: #17351f;
     --late: #f0c070; --looked: #24384d;
+    --blue: #7fb8f5; --purple: #d3a4f0; --teal: #6fd0d0; --pink: #f59ac0; --brown: #f0b070; --olive: #b9d06a;
   }
 }
+.person-0 { --person: var(--blue); }
+.person-1 { --person: var(--purple); }
+.person-2 { --person: var(--teal); }
+.person-3 { --person: var(--pink); }
+.person-4 { --person: var(--brown); }
+.person-5 { --person: var(--olive); }
 * { box-sizing: border-box; }
 [hidden] { display: none !important; }
 body {
-  margin: 0; padding: .75rem 1rem 1rem; background: var(--ground); color: var(--ink); min-height: 100vh;
+  margin: 0; padding: .5rem 1rem; background: var(--ground); color: var(--ink); min-height: 100vh;
   font: 1rem/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
 }
 h1 { font-size: 1.25rem; margin: 0; }
@@ -5629,8 +5646,8 @@ a { color: var(--strong); }
 .skip { position: absolute; left: -99rem; }
 .skip:focus { left: 1rem; top: .25rem; background: var(--paper); padding: .5rem; z-index: 2; }
 :focus-visible { outline: 3px solid var(--strong); outline-offset: 2px; }
-button, input[type=text] {
-  font: inherit; min-height: 2.25rem; white-space: nowrap; padding: .25rem .75rem; border-radius: .5rem; border: 1px solid var(--edge);
+button, input[type=text], select {
+  font: inherit; min-height: 2.125rem; white-space: nowrap; padding: .25rem .75rem; border-radius: .5rem; border: 1px solid var(--edge);
   background: var(--paper); color: var(--ink);
 }
 button { cursor: pointer; font-weight: 600; }
@@ -5643,37 +5660,69 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 
 #top { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; align-items: center; justify-content: space-between; }
 #actions { display: flex; flex-wrap: wrap; gap: .5rem; }
-#message { min-height: 1.45rem; color: var(--quiet); font-size: .875rem; margin: .375rem 0; }
+#message { min-height: 1.45rem; color: var(--ink); margin: .375rem 0; }
 #message.bad { color: var(--bad); }
+#tour:not([hidden]) + #message:empty { display: none; }
+.line { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; align-items: center; justify-content: space-between; }
+#tour { background: var(--paper); border: 1px solid var(--line); border-radius: .75rem; padding: .375rem .75rem; margin: .375rem 0;
+  display: grid; grid-template-columns: minmax(0, 1fr) auto; gap: .125rem 1rem; align-items: center; }
+#tour .line { grid-column: 1 / -1; }
+#tour h2 { font-size: 1.25rem; }
+#tour.paused h2::after { content: " (paused)"; color: var(--late); font-weight: 400; font-size: .875rem; }
+#tour-actions { display: flex; gap: .5rem; align-items: center; }
+#verdict { margin: 0; grid-row: 2; min-height: 1.45rem; }
+#verdict.failed, #scene.failed { color: var(--bad); }
+#verdict.held, #scene.held { color: var(--good); }
+#checks { margin: 0; padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .25rem; grid-row: 2; grid-column: 2; }
+#checks button { min-height: 1.5rem; padding: 0 .375rem; font-size: .8125rem; font-variant-numeric: tabular-nums; }
+#checks .held button { color: var(--good); border-color: var(--good); }
+#checks .failed button { color: var(--bad); border-color: var(--bad); }
+#entry { max-width: 36rem; margin: 10vh auto; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
+  padding: 1rem 1.5rem 1.5rem; }
+#entry p { font-size: 1.125rem; }
+#entry label { display: block; margin-bottom: .75rem; }
+#entry input { display: block; width: 100%; }
 #code { background: var(--paper); border: 1px solid var(--line); border-radius: .75rem; padding: 1rem; margin-bottom: .75rem;
   display: flex; gap: 1rem; align-items: center; flex-wrap: wrap; }
 #code svg { width: 12rem; height: 12rem; background: #fff; fill: #000; border-radius: .25rem; }
 #code p { overflow-wrap: anywhere; flex: 1 1 14rem; }
 
 #panes { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .75rem; align-items: stretch; }
-.pane { background: var(--paper); border: 1px solid var(--line); border-top: 4px solid var(--edge); border-radius: .75rem;
-  padding: .75rem; min-height: 15rem; display: flex; flex-direction: column; }
-.pane.live { border-top-color: var(--good); }
-.pane.offline { border-top-color: var(--late); }
-.pane > header { display: flex; justify-content: space-between; align-items: center; gap: .5rem; }
-.pane > header h2 span { color: var(--quiet); font-weight: 400; }
+.pane { background: var(--paper); border: 1px solid var(--line); border-top: 4px solid var(--person); border-radius: .75rem;
+  padding: .5rem .75rem .625rem; display: flex; flex-direction: column; min-height: 0; }
+.pane.offline { border-style: dashed; border-top-style: solid; }
+.pane > header { display: flex; align-items: center; gap: .5rem; }
+.pane > header h2 { flex: 1; color: var(--person); }
+.pane > header h2 span { color: var(--quiet); font-weight: 400; margin-left: .375rem; }
+.avatar { position: relative; width: 1.75rem; height: 1.75rem; border-radius: 50%; background: var(--person); color: var(--paper);
+  font-weight: 700; display: grid; place-items: center; flex: none; }
+.avatar::after { content: ""; position: absolute; right: -.125rem; bottom: -.125rem; width: .5625rem; height: .5625rem;
+  border-radius: 50%; border: 2px solid var(--paper); background: var(--edge); }
+.pane.live .avatar::after { background: var(--good); }
+.pane.offline .avatar { opacity: .6; }
 .switch { display: inline-flex; align-items: center; gap: .5rem; min-width: 6.5rem; }
 .switch::before { content: ""; width: 2rem; height: 1.125rem; border-radius: 1rem; background: var(--edge); flex: none;
   box-shadow: inset 0 0 0 2px var(--edge); background-image: radial-gradient(circle at .5625rem 50%, var(--paper) 42%, transparent 44%); }
 .switch[aria-checked=true]::before { background-color: var(--good); box-shadow: inset 0 0 0 2px var(--good);
   background-image: radial-gradient(circle at 1.4375rem 50%, var(--paper) 42%, transparent 44%); }
-.facts { display: flex; flex-wrap: wrap; gap: .125rem 1rem; margin: .5rem 0; font-size: .8125rem; }
+.facts { display: flex; flex-wrap: wrap; gap: .125rem 1rem; margin: .25rem 0 0; font-size: .8125rem; }
 .facts div { display: flex; gap: .375rem; }
 .facts dt { color: var(--quiet); }
 .facts dd { margin: 0; font-variant-numeric: tabular-nums; font-weight: 600; }
 .facts .pending.some dd { color: var(--late); }
 .trouble { color: var(--late); font-size: .875rem; margin: .25rem 0; }
 .trouble:empty { display: none; }
-.zone { margin-top: .5rem; }
-.zone h3 { display: flex; gap: .5rem; align-items: center; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+.help { display: flex; flex-wrap: wrap; gap: .25rem .75rem; align-items: center; }
+.zones { display: flex; flex-direction: column; flex: 0 1 auto; min-height: 0; }
+.zone { margin-top: .375rem; display: flex; flex-direction: column; flex: 0 1 auto; min-height: 6.5rem; }
+.zone h3, .board h3 { display: flex; gap: .5rem; align-items: center; margin: 0 0 .125rem; overflow-wrap: anywhere; }
+.count { background: var(--person); color: var(--paper); border-radius: 1rem; min-width: 1.25rem; padding: 0 .375rem;
+  text-align: center; font-size: .75rem; line-height: 1.25rem; }
+.author { color: var(--person); font-size: .8125rem; }
+.none { margin: 0 .25rem; }
 .badge { font-weight: 400; font-size: .75rem; color: var(--quiet); border: 1px solid var(--line); border-radius: 1rem; padding: 0 .5rem; }
 .badge.locked { color: var(--late); border-color: var(--late); }
-.notes { list-style: none; margin: 0; padding: 0; max-height: 12.5rem; overflow-y: auto; }
+.notes { list-style: none; margin: 0; padding: 0; max-height: 12.5rem; min-height: 0; overflow-y: auto; }
 .notes li { display: flex; align-items: center; gap: .375rem; border-radius: .375rem; padding: .0625rem .125rem; }
 .notes input[type=checkbox] { width: 1.125rem; height: 1.125rem; accent-color: var(--strong); flex: none; margin: 0 .25rem; }
 .notes input[type=text] { flex: 1; min-width: 0; border-color: transparent; background: transparent; min-height: 2rem; padding: .125rem .375rem; }
@@ -5686,23 +5735,22 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 .notes .text { flex: 1; padding: .125rem .375rem; overflow-wrap: anywhere; }
 .add { display: flex; gap: .375rem; margin-top: .25rem; }
 .add input { flex: 1; min-width: 0; }
-.board { margin-top: auto; padding-top: .5rem; }
-.board .notes { max-height: 6rem; }
+.board { margin-top: auto; padding-top: .375rem; flex: none; }
+.board .notes { max-height: 3.75rem; }
 
-#tour { margin-top: .75rem; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem; padding: .75rem 1rem; }
-#checks { margin: .5rem 0 0; padding: 0; list-style: none; font-size: .875rem; columns: 2; column-gap: 2rem; }
-#checks li { padding: .125rem 0 .125rem 1.5rem; text-indent: -1.5rem; break-inside: avoid; }
-#checks .held b { color: var(--good); }
-#checks .failed b, #verdict.failed { color: var(--bad); }
-#verdict { font-weight: 600; margin: .375rem 0 0; }
-#verdict:empty { display: none; }
-
-#steps { margin-top: .75rem; }
+#steps { margin-top: .5rem; }
+#legend { display: flex; flex-wrap: wrap; gap: 0 1rem; list-style: none; margin: 0; padding: 0; font-size: .8125rem; color: var(--quiet); }
+#legend li { display: flex; align-items: center; gap: .25rem; }
+#legend svg { flex: none; }
+.flow { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 25rem); gap: .75rem; margin-top: .25rem; }
 #timeline { position: relative; display: flex; overflow-x: auto; background: var(--paper); border: 1px solid var(--line);
-  border-radius: .75rem; margin-top: .25rem; }
+  border-radius: .75rem; }
 #timeline svg { flex: none; display: block; font-size: 11px; fill: var(--ink); }
 #timeline .lanes { position: sticky; left: 0; background: var(--paper); z-index: 1; border-right: 1px solid var(--line); font-size: 12px; }
 #timeline .lanes .relay { font-weight: 700; }
+#timeline .lanes g { fill: var(--person); }
+.presence { fill: var(--paper); stroke: var(--edge); stroke-width: 2; }
+.presence.live { fill: var(--good); stroke: var(--good); }
 .lane { stroke: var(--line); stroke-width: 1; }
 .lane.relay { stroke: var(--edge); stroke-width: 2; }
 .step { cursor: pointer; outline: none; color: var(--strong); }
@@ -5714,33 +5762,41 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 .step .ring { fill: var(--paper); stroke: currentColor; stroke-width: 2.5; }
 .step text { text-anchor: middle; fill: var(--quiet); }
 .step .word { fill: var(--ink); }
+.step .why { fill: var(--bad); text-decoration: underline; }
 .step.save, .step.delete { color: var(--ink); }
 .step.notice { color: var(--late); }
 .step.shows, .step.polled, .step.online { color: var(--good); }
 .step .time.delay { fill: var(--good); font-weight: 700; }
 .step.bad, .step.refused, .step.offline, .step.lost { color: var(--bad); }
-#detail { display: flex; flex-wrap: wrap; gap: 0 1rem; margin-top: .5rem; }
-#detail h3 { flex: 1 0 100%; margin: 0; }
-#detail > div { flex: 1 1 22rem; min-width: 0; }
-#detail pre { margin: 0; padding: .5rem .75rem; max-height: 20rem; overflow: auto; background: var(--paper);
-  border: 1px solid var(--line); border-radius: .5rem; font: .75rem/1.4 ui-monospace, "Cascadia Mono", monospace;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
+#detail { overflow: auto; max-height: 196px; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
+  padding: .375rem .75rem; }
+#detail h3 { margin: 0; }
+#detail .why { color: var(--bad); margin: .25rem 0; }
+#detail pre { margin: 0; padding: .375rem .5rem; background: var(--ground); border-radius: .375rem;
+  font: .75rem/1.4 ui-monospace, "Cascadia Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+footer p { margin: .375rem 0 0; font-size: .8125rem; }
 
 body.alone { padding: 0; }
 body.alone #top, body.alone #steps, body.alone footer, body.alone #tour { display: none; }
 body.alone #panes { display: block; }
 body.alone #message:empty { display: none; }
-body.alone .pane { min-height: 100vh; border: 0; border-top: 6px solid var(--edge); border-radius: 0; font-size: 1.125rem; }
-body.alone .pane.live { border-top-color: var(--good); }
+body.alone .pane { min-height: 100vh; border: 0; border-top: 6px solid var(--person); border-radius: 0; font-size: 1.125rem; }
 body.alone .notes { max-height: none; }
+/* A large window shows everything without scrolling: the lists take what is left. */
+@media (min-width: 56.01rem) and (min-height: 44rem) {
+  body:not(.alone) { display: flex; flex-direction: column; height: 100vh; }
+  body:not(.alone) #panes { flex: 1 1 0; min-height: 0; }
+  body:not(.alone) .pane .zone .notes { max-height: none; }
+}
 @media (max-width: 56rem) {
   #panes { grid-template-columns: minmax(0, 1fr); }
-  .pane { min-height: 0; }
-  #checks { columns: 1; }
+  .flow, #tour { grid-template-columns: minmax(0, 1fr); }
+  #checks { grid-row: auto; grid-column: 1; }
 }
 @media (pointer: coarse) {
   button, input[type=text], .notes button, .notes input[type=text] { min-height: 2.75rem; }
   .notes button { min-width: 2.75rem; }
+  #checks button { min-height: 2.25rem; min-width: 2.5rem; }
 }
 @media (prefers-reduced-motion: no-preference) {
   .notes li { transition: background-color 1.2s; }
@@ -5752,12 +5808,14 @@ body.alone .notes { max-height: none; }
 // The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
+import { Pacer } from "./pacer.js";
 import { Pane, element } from "./pane.js";
+import { deviceName } from "./people.js";
 import { qrImage } from "./qr.js";
 import { acceptShare, setPermission, shareZone, stopSharing } from "./sharing.js";
-import { Timeline } from "./timeline.js";
+import { Timeline, legendItems } from "./timeline.js";
 import { Tour } from "./tour.js";
-import { World, until } from "./world.js";
+import { World, pause, until } from "./world.js";
 
 const BOARD_SECONDS = 5;
 const address = new URL(location.href);
@@ -5773,6 +5831,10 @@ const place = {
 const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
+
+/** The notes of a first visit. */
+const FIRST_NOTES = ["Buy milk", "Call Bob", "Water the plants"];
+const INVITATION = "Type a note on any device and press Enter: it appears on the other ones. Or run the tour.";
 
 /** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
@@ -5801,6 +5863,11 @@ const panes = clients.map((client) => new Pane(client, complain));
 const [phone, , tablet] = clients;
 
 for (const pane of panes) {
+  pane.isAlone = isAlone;
+  pane.client.addEventListener("change", () => {
+    timeline?.showPresence(pane.client.name, Boolean(pane.client.isLive));
+    if (pane.client.isUnknown) askForToken();
+  });
   pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user;
   $("panes").append(pane.root);
 }
@@ -5822,7 +5889,8 @@ async function claim(client) {
 async function begin() {
   $("place").textContent = `${place.container}, ${place.environment}`;
   document.body.classList.toggle("alone", isAlone);
-  if (isAlone) document.title = `${cast[0].join(" / ")} – Zonecast`;
+  $("legend").append(...legendItems());
+  if (isAlone) document.title = `${deviceName(cast[0].join("/"))} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
     say("This demo is already open in another window of this browser. Close that window, then reload this page.", true);
     for (const button of document.querySelectorAll("button")) button.disabled = true;
@@ -5835,6 +5903,46 @@ async function begin() {
   prepareCode();
   await prepareRestart();
   document.body.dataset.ready = "yes";
+  await welcome();
+}
+
+/** Adds the first notes if there are none, and invites the user to type. */
+async function welcome() {
+  await until("every client to be up to date", () => clients.every((client) => client.isSettled || client.isUnknown), 60, 50);
+  if (isTouring || clients.some((client) => client.isUnknown)) return;
+  if (!clients.some((client) => client.notes().length)) await addFirstNotes();
+  if (!$("message").textContent) say(INVITATION);
+}
+
+async function addFirstNotes() {
+  for (const title of FIRST_NOTES) {
+    phone.add(title);
+    // Notes are listed by their time of creation, in milliseconds.
+    await pause(2);
+  }
+}
+
+/** Replaces the panes with a sentence and a form, for a relay that does not know the container or its API token. */
+function askForToken() {
+  if (!$("entry").hidden) return;
+  $("entry-text").textContent = place.apiToken
+    ? "This relay does not accept the API token for this container. Ask its operator for the demo's link, or enter both here."
+    : "This relay is not open to everyone. Ask its operator for the demo's link, or enter its container and API token here.";
+  const form = $("entry").querySelector("form");
+  for (const name of ["container", "apiToken"]) {
+    form.elements[name].value = place[name] ?? "";
+  }
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const next = new URL(location.href);
+    for (const name of ["container", "apiToken"]) next.searchParams.set(name, form.elements[name].value.trim());
+    location.href = next.href;
+  });
+  $("entry").hidden = false;
+  for (const hidden of document.querySelectorAll("#panes, #steps, #actions, #message, footer")) {
+    /** @type {HTMLElement} */ (hidden).hidden = true;
+  }
+  form.elements[place.apiToken ? "apiToken" : "container"].focus();
 }
 
 function followBoard() {
@@ -5851,6 +5959,7 @@ function followBoard() {
 
 let means = {};
 let isTouring = false;
+const pacer = new Pacer();
 
 function permission() {
   const others = phone.zones.get("Notes")?.share?.participants.filter((one) => one.type !== "OWNER") ?? [];
@@ -5870,7 +5979,7 @@ const actions = {
   async share() {
     const share = await shareZone(phone, tablet.userID, "READ_ONLY");
     await acceptShare(tablet, share.url ?? share.shortGUID);
-    say("Bob can read alice's notes but not edit them: the relay refuses edits from his tablet.");
+    say("Bob can read Alice's notes but not edit them. Edit one on his tablet to see what happens.");
   },
   async permission() {
     const next = permission() === "READ_WRITE" ? "READ_ONLY" : "READ_WRITE";
@@ -5879,7 +5988,7 @@ const actions = {
   },
   async stop() {
     await stopSharing(phone);
-    say("No longer shared: alice's notes are removed from bob's tablet.");
+    say("No longer shared: Alice's notes are removed from Bob's tablet.");
   },
   async restart() {
     say("The relay is killed and restarted. Keep editing: nothing is lost.");
@@ -5894,7 +6003,8 @@ const actions = {
     for (const client of clients) await client.reset();
     timeline.clear();
     $("tour").hidden = true;
-    say("All three clients are reset.");
+    say("");
+    await welcome();
   },
 };
 
@@ -5903,10 +6013,22 @@ function prepareActions() {
     $(id).addEventListener("click", () => act().catch(complain).finally(showActions));
   }
   for (const client of clients) client.addEventListener("change", showActions);
-  const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
+  $("pause").addEventListener("click", () => pacer.toggle());
+  $("next").addEventListener("click", () => pacer.next());
+  $("speed").addEventListener("change", () => pacer.setSpeed(/** @type {any} */ ($("speed")).value));
+  $("end-tour").addEventListener("click", () => {
+    $("tour").hidden = true;
+    say(INVITATION);
+  });
+  pacer.addEventListener("change", () => {
+    $("pause").textContent = pacer.isPaused ? "Continue" : "Pause";
+    $("tour").classList.toggle("paused", pacer.isPaused);
+  });
+  const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour", p: "pause", n: "next" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
+    if (/** @type {Element} */ (event.target).matches("select")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;
@@ -5916,7 +6038,7 @@ function prepareActions() {
       panes[current].focusAdd();
     } else if (event.key === "o") {
       panes[current].toggle();
-    } else if (keys[event.key] && !$(keys[event.key]).hidden) {
+    } else if (keys[event.key] && $(keys[event.key]).offsetParent) {
       $(keys[event.key]).click();
     }
   });
@@ -5926,35 +6048,64 @@ function prepareActions() {
 async function runTour() {
   isTouring = true;
   showActions();
-  $("tour").hidden = false;
+  delete document.body.dataset.tour;
+  for (const id of ["tour", "pause", "next"]) $(id).hidden = false;
+  $("end-tour").hidden = true;
+  $("tour").className = "";
   $("checks").replaceChildren();
+  $("scene").textContent = "The tour begins with empty lists";
   $("verdict").textContent = "";
-  say("The tour begins with empty zones.");
+  say("");
+  if (pacer.isPaused) pacer.toggle();
   const tour = new Tour(world, {
-    restart: means.restart, boardSeconds: BOARD_SECONDS,
+    restart: means.restart, boardSeconds: BOARD_SECONDS, pacer,
     listen: (listener) => listeners.add(listener), unlisten: (listener) => listeners.delete(listener),
   });
-  const marks = { runs: "…", held: "✔", failed: "✘" };
+  const count = tour.scenes.length;
   try {
-    const held = await tour.play(({ number, title, state, text }) => {
-      if (number === undefined) {
-        $("verdict").textContent = `${marks[state]} ${text}`;
-        $("verdict").className = state;
-        return;
-      }
-      say(state === "runs" ? `Scene ${number}: ${title}` : "");
-      const line = $("checks").children[number - 1] ?? $("checks").appendChild(element("li"));
-      line.className = state;
-      line.replaceChildren(element("b", {}, `${marks[state]} ${number} ${title}`), text && `: ${text}`);
-    });
+    const held = await tour.play((line) => showScene(line, count));
     document.body.dataset.tour = held ? "held" : "failed";
   } catch (error) {
     document.body.dataset.tour = "failed";
     throw error;
   } finally {
     isTouring = false;
+    for (const id of ["pause", "next"]) $(id).hidden = true;
+    $("end-tour").hidden = false;
     showActions();
   }
+}
+
+const MARKS = { runs: "…", held: "✔", failed: "✘" };
+
+/**
+ * Shows a line of the tour: the scene's title and text at the top, and its mark in the list of scenes.
+ * @param {{ number?: number, title: string, state: string, text: string }} line
+ * @param {number} count The number of scenes.
+ */
+function showScene({ number, title, state, text }, count) {
+  const isWhole = number === undefined;
+  const outcome = state === "held" ? "Every check passed" : "A check failed";
+  $("scene").textContent = isWhole ? `${MARKS[state]} ${outcome}` : `Scene ${number} of ${count}: ${title}`;
+  $("scene").className = isWhole ? state : "";
+  const words = state === "runs" ? text : `${MARKS[state]} ${text}`;
+  const tell = () => {
+    $("verdict").textContent = isWhole ? text : words;
+    $("verdict").className = state;
+  };
+  tell();
+  if (isWhole) return;
+  const line = $("checks").children[number - 1] ?? $("checks").appendChild(element("li"));
+  line.className = state;
+  const button = element("button", { type: "button", title: `${title}: ${text}` }, `${MARKS[state]} ${number}`);
+  button.setAttribute("aria-label", `Scene ${number}, ${title}: ${words}`);
+  button.addEventListener("click", () => {
+    if (isTouring) return;
+    $("scene").textContent = `Scene ${number} of ${count}: ${title}`;
+    $("scene").className = "";
+    tell();
+  });
+  line.replaceChildren(button);
 }
 
 /** Sets up the restart of the relay, which a relay in `--dev` may offer. */
@@ -6020,24 +6171,44 @@ begin().catch(complain);
 </div>
 </header>
 <noscript><p class="trouble">This demo requires JavaScript. Allow scripts for this page.</p></noscript>
+<section id="tour" aria-labelledby="scene" hidden>
+<div class="line">
+<h2 id="scene"></h2>
+<div id="tour-actions" role="group" aria-label="Tour">
+<button id="pause">Pause</button>
+<button id="next">Next</button>
+<label>Speed <select id="speed"><option value="slow">slow</option><option value="normal" selected>normal</option><option value="fast">fast</option></select></label>
+<button id="end-tour" hidden>Close</button>
+</div>
+</div>
+<ol id="checks" aria-label="Scenes"></ol>
+<p id="verdict" role="status"></p>
+</section>
 <p id="message" role="status"></p>
 <div id="code" hidden></div>
+<section id="entry" hidden aria-labelledby="entry-text">
+<p id="entry-text"></p>
+<form>
+<label>Container <input type="text" name="container" required spellcheck="false" autocapitalize="off"></label>
+<label>API token <input type="text" name="apiToken" required spellcheck="false" autocapitalize="off" autocomplete="off"></label>
+<button class="strong">Open the demo</button>
+</form>
+</section>
 <main id="panes"></main>
 <section id="steps" aria-labelledby="steps-title">
+<div class="line">
 <h2 id="steps-title">Messages between clients and relay</h2>
-<p class="quiet" id="hint">Point at a step, or move between steps with the arrow keys, to read the actual messages.</p>
+<ul id="legend" aria-label="Legend"></ul>
+</div>
+<div class="flow">
 <div id="timeline" role="region" aria-labelledby="steps-title" aria-describedby="hint"></div>
-<div id="detail" aria-live="off"></div>
-</section>
-<section id="tour" aria-labelledby="tour-title" hidden>
-<h2 id="tour-title">Tour</h2>
-<ol id="checks"></ol>
-<p id="verdict" role="status"></p>
+<div id="detail" aria-live="off"><p class="quiet" id="hint">Point at a step, or move between steps with the arrow keys, to read the actual messages. A red step also says why.</p></div>
+</div>
 </section>
 <footer>
 <p class="quiet">Keys: <kbd>1</kbd> <kbd>2</kbd> <kbd>3</kbd> client, <kbd>a</kbd> add, <kbd>o</kbd> offline or online,
-<kbd>s</kbd> share, <kbd>w</kbd> permission, <kbd>l</kbd> stop sharing, <kbd>k</kbd> restart relay, <kbd>t</kbd> tour.
-The clients use <a href="../zonecast.js">zonecast.js</a>, which any page can use.</p>
+<kbd>s</kbd> share, <kbd>w</kbd> permission, <kbd>l</kbd> stop sharing, <kbd>k</kbd> restart relay, <kbd>t</kbd> tour,
+<kbd>p</kbd> pause, <kbd>n</kbd> next. Made with <a href="../zonecast.js">zonecast.js</a>.</p>
 </footer>
 </body>
 </html>
@@ -6091,8 +6262,76 @@ export function operation({ name, note, server }) {
 
 """##
 ,
+"demo/pacer.js": ##"""
+// The pace of the tour: its speed, Pause and Next.
+
+import { pause } from "./world.js";
+
+/**
+ * By speed: the factor of pauses inside a scene, and milliseconds to read a scene's result.
+ * @type {Record<string, [factor: number, rest: number]>}
+ */
+const SPEEDS = { slow: [8, 6000], normal: [4, 2500], fast: [1, 0] };
+
+export class Pacer extends EventTarget {
+  constructor() {
+    super();
+    this.speed = "normal";
+    this.isPaused = false;
+    this.isSkipping = false;
+  }
+
+  /** Stops at the next pause of the tour, or continues from there. */
+  toggle() {
+    this.isPaused = !this.isPaused;
+    this.#changed();
+  }
+
+  /** Goes on to the end of the current scene, or begins the next one. A paused tour then stops again. */
+  next() {
+    this.isSkipping = true;
+    this.#changed();
+  }
+
+  setSpeed(speed) {
+    this.speed = speed;
+    this.#changed();
+  }
+
+  /** Waits inside a scene. Scenes need the unscaled pause at any speed. */
+  async step(milliseconds) {
+    await pause(milliseconds);
+    await this.#wait(() => milliseconds * (SPEEDS[this.speed][0] - 1));
+  }
+
+  /** Waits between two scenes. */
+  async betweenScenes() {
+    this.isSkipping = false;
+    await this.#wait(() => SPEEDS[this.speed][1]);
+    this.isSkipping &&= this.isPaused;
+  }
+
+  /** @param {() => number} length In milliseconds; changes with the speed. */
+  async #wait(length) {
+    const start = performance.now();
+    const left = () => start + length() - performance.now();
+    while (!this.isSkipping && (this.isPaused || left() > 0)) {
+      await new Promise((resolve) => {
+        const timer = this.isPaused ? undefined : setTimeout(resolve, left());
+        this.addEventListener("change", () => { clearTimeout(timer); resolve(undefined); }, { once: true });
+      });
+    }
+  }
+
+  #changed() { this.dispatchEvent(new Event("change")); }
+}
+
+"""##
+,
 "demo/pane.js": ##"""
 // The view of one client: its notes, zones shared with it, the board, and its connection.
+
+import { personClass, personName } from "./people.js";
 
 /** Creates an element with properties and children. Strings become text nodes. */
 export function element(tag, properties = {}, ...children) {
@@ -6119,6 +6358,8 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /** Whether the page shows this client only. */
+    this.isAlone = false;
     /**
      * Returns the name of a zone's owner.
      * @type {((zone: any) => string | undefined) | undefined}
@@ -6132,6 +6373,7 @@ export class Pane {
 
   #build() {
     const { client } = this;
+    const person = personClass(client.user);
     const title = `${client.user}-${client.device}`;
     this.online = element("button", { className: "switch", role: "switch", type: "button" }, "Online");
     this.online.addEventListener("click", () => this.toggle());
@@ -6141,18 +6383,20 @@ export class Pane {
       return element("div", { className: name }, element("dt", {}, label), this.facts[name]);
     };
     this.trouble = element("p", { className: "trouble", role: "status" });
-    this.zones = element("div");
+    this.zones = element("div", { className: "zones" });
     this.posts = element("ul", { className: "notes" });
     this.signIn = element("button", { className: "strong", hidden: true, type: "button" });
     this.signIn.addEventListener("click", () => this.#help());
+    this.postCount = element("span", { className: "count" });
     const board = element("section", { className: "board", "aria-label": "Public board" },
-      element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
+      element("h3", {}, "Board ", this.postCount, element("span", { className: "badge" }, "public, polled")), this.posts,
       this.#form("Post to all", "Post", (text) => client.board.post(text).catch(this.complain)));
-    this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
+    this.root = element("section", { className: `pane ${person}`, id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
       element("header", {},
-        element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
+        element("span", { className: "avatar", "aria-hidden": "true" }, personName(client.user).slice(0, 1)),
+        element("h2", { id: `${title}-title` }, personName(client.user), element("span", {}, client.device)), this.online),
       element("dl", { className: "facts" }, fact("token", "token"), fact("pending", "pending"), fact("notice", "last notice")),
-      this.trouble, this.signIn, this.zones, board);
+      element("div", { className: "help" }, this.trouble, this.signIn), this.zones, board);
   }
 
   #form(label, button, act) {
@@ -6199,22 +6443,24 @@ export class Pane {
     this.online.setAttribute("aria-checked", String(client.isOnline));
     this.online.textContent = client.isOnline ? "Online" : "Offline";
     this.online.setAttribute("aria-label", `${client.name} online`);
-    const trouble = client.needsSignIn ? `No user is signed in here. Sign in as ${client.user}.` : client.trouble ?? "";
+    const trouble = client.needsSignIn ? `Sign in as ${personName(client.user)} to use this device.` : client.trouble ?? "";
     if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
     this.signIn.hidden = !client.needsSignIn && !client.isReplaced;
     this.signIn.textContent = client.isReplaced ? "Continue here" : "Sign in";
     this.#showFacts();
-    const zones = [["Notes", "Notes", "private"]];
+    const zones = [["Notes", "Notes", "private", client.user]];
     for (const zone of client.sharedZones) {
-      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "another user";
-      zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write"]);
+      const user = this.ownerName?.(zone);
+      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? (user ? personName(user) : "another user");
+      zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write",
+        user ?? owner]);
     }
     for (const [key, section] of this.sections) {
       if (zones.some(([known]) => known === key)) continue;
       section.root.remove();
       this.sections.delete(key);
     }
-    for (const [key, title, badge] of zones) this.#showZone(key, title, badge);
+    for (const [key, title, badge, owner] of zones) this.#showZone(key, title, badge, owner);
     this.#list(this.posts, client.board.shown, (post) => post.name, (post) => {
       const item = element("li", {}, element("span", { className: "text" }), element("button", { type: "button" }, "✕"));
       item.lastChild.addEventListener("click", () =>
@@ -6222,7 +6468,8 @@ export class Pane {
       return item;
     }, (item, post) => {
       item.dataset.text = post.text;
-      item.firstChild.textContent = `${post.text} (${post.author})`;
+      item.firstChild.replaceChildren(`${post.text} `,
+        element("span", { className: `author ${personClass(post.author)}` }, personName(post.author)));
       item.lastChild.hidden = post.author !== client.user;
       item.lastChild.setAttribute("aria-label", `Delete “${post.text}”`);
     });
@@ -6230,20 +6477,24 @@ export class Pane {
 
   #showFacts() {
     const { client } = this;
+    this.postCount.textContent = String(client.board.shown.length);
     this.facts.token.textContent = [client.token(), ...client.sharedZones.map((zone) => client.token(zone.key))].join(", ");
     this.facts.pending.textContent = String(client.pending);
     this.facts.pending.parentElement.classList.toggle("some", client.pending > 0);
     this.facts.notice.textContent = ago(client.lastNotice);
   }
 
-  #showZone(key, title, badge) {
+  #showZone(key, title, badge, owner) {
     let section = this.sections.get(key);
     if (!section) {
       const list = element("ul", { className: "notes" });
       const name = element("span");
       const mark = element("span", { className: "badge" });
-      const form = this.#form("New note", "Add", (text) => this.client.add(text, { zone: key }));
-      section = { list, name, mark, root: element("section", { className: "zone" }, element("h3", {}, name, mark), list, form) };
+      const count = element("span", { className: "count" });
+      const none = element("p", { className: "none quiet" }, "No notes yet.");
+      const form = this.#form("Type a note, press Enter", "Add", (text) => this.client.add(text, { zone: key }));
+      const root = element("section", { className: "zone" }, element("h3", {}, name, count, mark), none, list, form);
+      section = { list, name, mark, count, none, root };
       this.sections.set(key, section);
       this.zones.append(section.root);
     }
@@ -6251,7 +6502,12 @@ export class Pane {
     section.mark.textContent = badge;
     section.mark.classList.toggle("locked", badge.endsWith("read-only"));
     section.list.setAttribute("aria-label", `${title} on ${this.client.name}`);
-    this.#list(section.list, this.client.notes(key), (note) => note.name, (note) => this.#note(key, note.name),
+    const notes = this.client.notes(key);
+    section.root.className = `zone ${personClass(owner)}`;
+    section.count.textContent = String(notes.length);
+    section.count.setAttribute("aria-label", notes.length === 1 ? "1 note" : `${notes.length} notes`);
+    section.none.hidden = notes.length > 0;
+    this.#list(section.list, notes, (note) => note.name, (note) => this.#note(key, note.name),
       (item, note) => this.#showNote(item, note));
   }
 
@@ -6284,16 +6540,48 @@ export class Pane {
   /** Updates a list to show `values`. Reuses existing items, which keeps the focus. */
   #list(list, values, keyOf, make, show) {
     const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+    /** @type {any} */ let added;
     values.forEach((value, index) => {
       const key = keyOf(value);
       const item = known.get(key) ?? make(value);
+      if (!known.has(key)) added = item;
       known.delete(key);
       item.dataset.key = key;
       show(item, value);
       if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
     });
     for (const item of known.values()) item.remove();
+    if (!added) return;
+    // Scrolls the list, but not the page, to a new item.
+    if (list.scrollHeight > list.clientHeight) list.scrollTop = added.offsetTop - list.offsetTop - list.clientHeight / 2;
+    else if (this.isAlone) added.scrollIntoView({ block: "nearest" });
   }
+}
+
+"""##
+,
+"demo/people.js": ##"""
+// Names and colours of people, the same in every view.
+
+const COLOURS = 6;
+const KNOWN = ["alice", "bob"];
+
+/** Returns a user's name for display. */
+export const personName = (user) => (user ? user[0].toUpperCase() + user.slice(1) : "");
+
+/** Returns a client's name for display: "Alice's phone". */
+export function deviceName(client) {
+  const [user, device] = client.split("/");
+  return device ? `${personName(user)}'s ${device}` : user;
+}
+
+/** Returns the class of a person's colour. It depends on the name only, so that all windows agree. */
+export function personClass(user) {
+  const known = KNOWN.indexOf(user);
+  if (known >= 0) return `person-${known}`;
+  let sum = 0;
+  for (const letter of user) sum = (sum * 31 + (letter.codePointAt(0) ?? 0)) % 9973;
+  return `person-${KNOWN.length + (sum % (COLOURS - KNOWN.length))}`;
 }
 
 """##
@@ -6891,12 +7179,15 @@ export class Sync {
 // A sequence diagram of all steps: one column per step, the newest on the right. `detail` shows a step's messages.
 
 import { writeJSON } from "../zonecast.js";
+import { deviceName, personClass } from "./people.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLUMN = 62;
-const LANE = 46;
-const TOP = 30;
-const LEFT = 104;
+const LANE = 32;
+const TOP = 20;
+const LEFT = 118;
+/** The height of the words below the lanes. */
+const WORDS = 32;
 /** The number of steps to keep. */
 const KEPT = 150;
 
@@ -6961,6 +7252,51 @@ function wordOf(entry) {
   return FORMS[entry.kind].word + (entry.others ? ` ${entry.others.length + 1}` : "");
 }
 
+/** The reasons of refusals by code, for people who do not know the codes. */
+const REASONS = {
+  "no answer": "the relay did not answer, because it was stopped or the connection was cut. The device keeps the edit and sends "
+    + "it again.",
+  CONFLICT: "another device changed this note first, so the relay did not overwrite it. The device merges both edits and sends "
+    + "the result.",
+  ACCESS_DENIED: "this user may only read these notes. The device puts the old text back; everything else goes on.",
+  NOT_FOUND: "the note no longer exists on the relay, so it is removed here too.",
+  ZONE_NOT_FOUND: "these notes no longer exist, or are no longer shared with this user. They are removed here.",
+  AUTHENTICATION_FAILED: "the relay does not know this user or API token.",
+  AUTHENTICATION_REQUIRED: "no user is signed in on this device.",
+};
+
+/** Returns why a step is red, as a sentence; `undefined` for other steps. */
+function whyOf(entry) {
+  const fault = faultOf(entry.exchange);
+  if (fault) return REASONS[fault] ?? `the relay answered ${fault}: ${entry.exchange.answer?.reason ?? "see the answer"}.`;
+  if (entry.kind === "offline") return "this device was switched offline. It keeps its edits and sends them when it is back.";
+  if (entry.kind === "lost") return "the owner stopped sharing these notes with this user, so they are removed here.";
+  if (entry.kind !== "refused") return undefined;
+  const code = entry.frame?.serverErrorCode;
+  return REASONS[code] ?? `the relay answered ${code}: ${entry.frame?.reason ?? "see the answer"}.`;
+}
+
+/** Returns the symbols of the timeline with their meanings. */
+export function legendItems() {
+  const items = [
+    ["save", "dot", "edit on a device"], ["push", "up", "sent to the relay"], ["notice", "down", "notice: something changed"],
+    ["fetch", "both", "fetch"], ["shows", "ring", "shown on a device"], ["refused", "cross", "refused, offline or failed"],
+  ];
+  return items.map(([kind, shape, text]) => {
+    const item = document.createElement("li");
+    const image = svg("svg", { class: `step ${kind}`, width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" });
+    const line = (d) => image.append(svg("path", { class: "arrow", d }));
+    if (shape === "dot") image.append(svg("circle", { class: "dot", cx: 8, cy: 8, r: 5 }));
+    if (shape === "ring") image.append(svg("circle", { class: "ring", cx: 8, cy: 8, r: 5 }));
+    if (shape === "up") line("M8 15V2M4 7l4-5 4 5");
+    if (shape === "down") line("M8 1v13M4 9l4 5 4-5");
+    if (shape === "both") line("M5 15V2M2 6l3-4 3 4M11 1v13M8 10l3 4 3-4");
+    if (shape === "cross") line("M3 3l10 10m0-10L3 13");
+    item.append(image, text);
+    return item;
+  });
+}
+
 export class Timeline {
   /**
    * @param {HTMLElement} frame The scrolling element.
@@ -6978,11 +7314,15 @@ export class Timeline {
      * @type {Set<string>}
      */
     this.polled = new Set();
-    this.height = TOP + LANE * lanes.length + 22;
+    this.height = TOP + LANE * lanes.length + WORDS;
     this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
     this.labels = svg("svg", { class: "lanes", width: LEFT, height: this.height, "aria-hidden": "true" });
     lanes.forEach((lane, index) => {
-      this.labels.append(svg("text", { x: 8, y: this.#y(lane) + 4, class: lane === "relay" ? "relay" : "" }, lane));
+      const y = this.#y(lane);
+      if (lane === "relay") return this.labels.append(svg("text", { x: 8, y: y + 4, class: "relay" }, "Relay"));
+      const dot = svg("circle", { class: "presence", "data-lane": lane, cx: 13, cy: y, r: 4.5 });
+      this.labels.append(svg("g", { class: personClass(lane.split("/")[0]) }, dot,
+        svg("text", { x: 24, y: y + 4 }, deviceName(lane))));
     });
     frame.append(this.labels, this.drawing);
     this.#draw();
@@ -6990,6 +7330,11 @@ export class Timeline {
     for (const type of ["pointerover", "focusin", "click"]) {
       this.drawing.addEventListener(type, (event) => this.#look(event.target.closest("[data-number]"), type));
     }
+  }
+
+  /** Shows whether a client is connected. */
+  showPresence(lane, isLive) {
+    this.labels.querySelector(`[data-lane="${lane}"]`)?.classList.toggle("live", isLive);
   }
 
   #y(lane) { return TOP + LANE / 2 + LANE * this.lanes.indexOf(lane); }
@@ -7080,8 +7425,10 @@ export class Timeline {
     if (form.shape === "dot") group.append(svg("circle", { class: "dot", cx: x, cy: own, r: 6 }));
     if (form.shape === "ring") group.append(svg("circle", { class: "ring", cx: x, cy: own, r: 6 }));
     if (form.shape === "cross") cross(own);
-    group.append(svg("text", { x, y: this.height - 8, class: "word" }, wordOf(entry)));
-    const time = { x, y: 16, class: entry.delay === undefined ? "time" : "time delay" };
+    const wordY = this.height - WORDS + 12;
+    group.append(svg("text", { x, y: wordY, class: "word" }, wordOf(entry)));
+    if (whyOf(entry)) group.append(svg("text", { x, y: wordY + 14, class: "why" }, "why?"));
+    const time = { x, y: 13, class: entry.delay === undefined ? "time" : "time delay" };
     group.append(svg("text", time, this.#time(entry, this.entries[index - 1])));
     return group;
   }
@@ -7098,7 +7445,7 @@ export class Timeline {
     const about = text ?? note?.title ?? (exchange ? `${exchange.status || "no answer"}` : "");
     const more = others ? ` and ${others.length} more` : "";
     const took = delay === undefined ? "" : `, ${Math.round(delay)} milliseconds after the save`;
-    return `${who}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
+    return `${deviceName(who)}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
   }
 
   /** Moves between steps by arrow keys. The tab key stops at one step only. */
@@ -7127,6 +7474,13 @@ export class Timeline {
     const head = document.createElement("h3");
     head.textContent = this.#sentence(entry);
     const parts = [head];
+    const why = whyOf(entry);
+    if (why) {
+      const text = document.createElement("p");
+      text.className = "why";
+      text.textContent = `Why: ${why}`;
+      parts.push(text);
+    }
     const show = (title, value) => {
       if (value === undefined) return;
       const caption = document.createElement("h4");
@@ -7158,13 +7512,13 @@ export class Timeline {
 // The scenes of the tour of `zonecast demo`, played with the clients of this page. Each scene ends with a check.
 
 import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
-import { middle, pause, until } from "./world.js";
+import { middle, until } from "./world.js";
 
 /** Plays the scenes. Each scene returns its result as a text for the user. */
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, pacer: import("./pacer.js").Pacer, listen?: (listener: (entry: any) => void) => any,
    *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
@@ -7174,31 +7528,40 @@ export class Tour {
     this.phone = phone;
     this.laptop = laptop;
     this.tablet = tablet;
-    /** @type {[title: string, play: () => Promise<string>][]} */
+    /** @type {[title: string, what: string, play: () => Promise<string>][]} */
     this.scenes = [
-      ["two devices", () => this.twoDevices()],
-      ["offline edits survive a client restart", () => this.offlineEdits()],
-      ["conflict", () => this.conflict()],
-      ["a deletion reaches a device that was offline", () => this.deletion()],
-      ["a zone shared read-only", () => this.readOnlyShare()],
-      ["made read-write", () => this.madeReadWrite()],
-      ["a participant removed", () => this.participantRemoved()],
-      ["shared again, then stopped", () => this.sharingStopped()],
-      ["the public board, by polling", () => this.publicBoard()],
+      ["Two devices", "Alice writes on one device. The relay tells the other one, which fetches the note.",
+        () => this.twoDevices()],
+      ["Offline edits survive a restart", "Alice's laptop goes offline, edits, and is closed and opened again.",
+        () => this.offlineEdits()],
+      ["Conflict", "Both of Alice's devices edit the same note while one of them is offline.", () => this.conflict()],
+      ["Deletion", "A note is deleted while the laptop is offline. The laptop learns of it later.", () => this.deletion()],
+      ["Shared read-only", "Bob may only read Alice's notes. He edits one: the relay refuses, his tablet puts it back.",
+        () => this.readOnlyShare()],
+      ["Made read-write", "Alice lets Bob write. His note reaches both of her devices.", () => this.madeReadWrite()],
+      ["A participant removed", "Alice removes Bob. Her notes disappear from his tablet.", () => this.participantRemoved()],
+      ["Shared again, then stopped", "Alice stops sharing while Bob is offline.", () => this.sharingStopped()],
+      ["The public board", `The board has no notices: devices ask for it every ${means.boardSeconds} s.`,
+        () => this.publicBoard()],
     ];
-    if (means.restart) this.scenes.push(["the relay is killed during traffic", () => this.killedRelay()]);
+    if (means.restart) {
+      this.scenes.push(["The relay is killed", "Three devices write while the relay is killed and started again.",
+        () => this.killedRelay()]);
+    }
   }
 
   /**
    * Plays all scenes; returns whether every check held.
    * @param {(line: { number?: number, title: string, state: "runs" | "held" | "failed", text: string }) => void} tell
+   * Without a number, the line is about the whole tour.
    */
   async play(tell) {
     let held = 0;
     await this.begin();
-    for (const [index, [title, scene]] of this.scenes.entries()) {
+    for (const [index, [title, what, scene]] of this.scenes.entries()) {
       const number = index + 1;
-      tell({ number, title, state: "runs", text: "" });
+      if (index) await this.means.pacer.betweenScenes();
+      tell({ number, title, state: "runs", text: what });
       try {
         const text = await scene();
         held += 1;
@@ -7226,7 +7589,7 @@ export class Tour {
 
   async conclude(held, tell) {
     const count = this.scenes.length;
-    const title = "all together";
+    const title = "All together";
     try {
       const verdict = await this.world.settle();
       const facts = [
@@ -7255,7 +7618,7 @@ export class Tour {
       const [from, to] = index % 2 ? [laptop, phone] : [phone, laptop];
       const name = world.add(title, from);
       await until(`${to.name} to show “${title}”`, () => this.#shows(to, name, title));
-      await pause(120);
+      await this.means.pacer.step(120);
     }
     world.isCounting = false;
     world.add("Feed the cat", this.tablet);
@@ -7273,7 +7636,7 @@ export class Tour {
     if (laptop.pending !== 2 || !this.#shows(laptop, added, "Written on the train")) {
       throw new Error(`After the restart ${laptop.pending} changes were pending instead of 2.`);
     }
-    await pause(600);
+    await this.means.pacer.step(600);
     laptop.goOnline();
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
     await until(`${phone.name} to show the note`, () => this.#shows(phone, added, "Written on the train"));
@@ -7290,7 +7653,7 @@ export class Tour {
     phone.change(name, { title: "Pack for the trip, warm clothes" });
     laptop.change(name, { done: true });
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     phone.goOnline();
     await until("both edits on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
@@ -7299,7 +7662,7 @@ export class Tour {
     phone.change(name, { title: "Pack: said the phone" });
     laptop.change(name, { title: "Pack: said the laptop" });
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     phone.goOnline();
     await until("one title on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack: said the phone", true)));
@@ -7314,7 +7677,7 @@ export class Tour {
     laptop.goOffline();
     world.remove(name, phone);
     await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     if (!this.#shows(laptop, name, "Not needed after all")) {
       throw new Error(`The offline ${laptop.name} lost the note before it could learn of the deletion.`);
     }
@@ -7384,7 +7747,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob brings the cake");
     await this.world.settle();
-    return "the permission arrived with a notice; bob's note reached both of alice's devices";
+    return "the permission arrived with a notice; Bob's note reached both of Alice's devices";
   }
 
   async participantRemoved() {
@@ -7392,7 +7755,7 @@ export class Tour {
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
     await removeParticipant(phone, tablet.userID);
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `alice's notes were removed from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+    return `Alice's notes were removed from Bob's tablet at once; she has her ${count}, Bob his own ${owned}`;
   }
 
   async sharingStopped() {
@@ -7405,10 +7768,10 @@ export class Tour {
     // Bob is offline while alice stops sharing. He learns of it when he is back.
     tablet.goOffline();
     await stopSharing(phone);
-    await pause(600);
+    await this.means.pacer.step(600);
     tablet.goOnline();
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `bob was offline: his tablet has none of alice's notes; she has all ${count}, including bob's`;
+    return `Bob was offline: his tablet has none of Alice's notes; she has all ${count}, including Bob's`;
   }
 
   async publicBoard() {
@@ -7428,7 +7791,7 @@ export class Tour {
     for (let number = 0; number < 20; number += 1) {
       for (const client of world.clients) world.add(`Write ${number} by ${client.device}`, client);
       if (number === 8) restarted = this.means.restart();
-      await pause(25);
+      await this.means.pacer.step(25);
     }
     const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
     await restarted;

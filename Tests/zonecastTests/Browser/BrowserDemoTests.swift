@@ -26,6 +26,7 @@ struct BrowserDemoTests {
         try page.wait(for: Self.allPanesAreLive)
         try page.saveScreenshot("demo-start")
         try page.text("document.getElementById('run-tour').click()")
+        try setSpeed("fast", on: page)
         try page.wait(600, for: "document.body.dataset.tour !== undefined")
         try page.saveScreenshot("demo-tour")
         let checks = try page.text("document.getElementById('tour').innerText")
@@ -36,6 +37,84 @@ struct BrowserDemoTests {
         let own = ["http://127.0.0.1:\(relay.port)/", "data:"]
         #expect(page.requests.count > 20)
         #expect(page.requests.allSatisfy { request in own.contains { request.hasPrefix($0) } })
+    }
+
+    private func setSpeed(_ speed: String, on page: Chromium.Page) throws {
+        let select = "document.getElementById('speed')"
+        try page.text("(\(select).value = '\(speed)', \(select).dispatchEvent(new Event('change')))")
+    }
+
+    @Test(arguments: [true, false]) func everythingFitsALaptopsScreen(_ isDark: Bool) throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let address = "http://127.0.0.1:\(relay.port)/demo/"
+        let page = try Chromium().open(address, width: 1280, height: 800, isDark: isDark)
+        try page.wait(for: Self.allPanesAreLive)
+        // The first visit begins with three notes and an invitation.
+        try page.wait(for: "document.querySelectorAll('#alice-laptop .notes li').length === 3")
+        try page.wait(for: "document.getElementById('message').textContent.startsWith('Type a note')")
+        #expect(try page.text("document.querySelector('#alice-phone .count').textContent") == "3")
+        #expect(try page.text("document.querySelectorAll('#legend li').length") == "6")
+        for number in 1...12 {
+            try page.text("document.querySelector('#alice-phone .add input').value = 'Line \(number)'")
+            try page.text("document.querySelector('#alice-phone .add').requestSubmit()")
+        }
+        try page.wait(for: shows("alice-laptop", "Line 12"))
+        let isInView = """
+            (() => {
+                const list = document.querySelector('#alice-laptop .notes').getBoundingClientRect();
+                const note = document.querySelector('#alice-laptop .notes li:last-child').getBoundingClientRect();
+                return note.top >= list.top - 1 && note.bottom <= list.bottom + 1;
+            })()
+            """
+        try page.wait(for: isInView)
+        #expect(try page.text("document.querySelector('#alice-laptop .count').textContent") == "15")
+        try page.text("document.querySelector('#bob-tablet .switch').click()")
+        try page.wait(for: "document.querySelector('#timeline .step.offline .why') !== null")
+        try page.text("document.querySelector('.step.offline').dispatchEvent(new Event('click', { bubbles: true }))")
+        #expect(try page.text("document.querySelector('#detail .why').textContent").contains("switched offline"))
+        let root = "document.documentElement"
+        #expect(try page.text("\(root).scrollHeight <= innerHeight && \(root).scrollWidth <= innerWidth") == "true")
+        let footer = "document.querySelector('footer').getBoundingClientRect()"
+        #expect(try page.text("\(footer).bottom <= innerHeight") == "true")
+        try page.saveScreenshot("demo-1280x800-\(isDark ? "dark" : "light")")
+        #expect(page.faults.isEmpty)
+    }
+
+    @Test func theTourPausesAndGoesOn() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", width: 1280, height: 800)
+        try page.wait(for: Self.allPanesAreLive)
+        try page.text("document.getElementById('run-tour').click()")
+        try page.text("document.getElementById('pause').click()")
+        try page.wait(for: "document.getElementById('scene').textContent.startsWith('Scene 1 of 10')")
+        #expect(try page.text("document.getElementById('pause').textContent") == "Continue")
+        // A paused tour plays on to the end of the scene, and then one scene for each Next.
+        for scene in 1...2 {
+            try page.text("document.getElementById('next').click()")
+            try page.wait(for: "document.querySelectorAll('#checks .held').length === \(scene)")
+        }
+        let scene = try page.text("document.getElementById('scene').textContent")
+        #expect(scene == "Scene 2 of 10: Offline edits survive a restart")
+        #expect(try page.text("document.querySelectorAll('#checks li').length") == "2")
+        try setSpeed("fast", on: page)
+        try page.text("document.getElementById('pause').click()")
+        try page.wait(for: "document.querySelectorAll('#checks .held').length > 2")
+        #expect(try page.text("document.documentElement.scrollHeight <= innerHeight") == "true")
+        #expect(page.faults.isEmpty)
+    }
+
+    @Test(arguments: ["", "?apiToken=wrong"]) func wrongCredentialsEndInASentenceAndAForm(_ query: String) throws {
+        let relay = try RelayProcess(folder: folder.path, [], environment: ["ZONECAST_DEMO": "true"])
+        let address = "http://127.0.0.1:\(relay.port)/demo/\(query)"
+        let page = try Chromium().open(address, width: 390, height: 844, isDark: !query.isEmpty)
+        try page.wait(for: "document.getElementById('entry')?.hidden === false")
+        let words = try page.text("document.getElementById('entry').innerText")
+        #expect(words.contains("Ask its operator for the demo's link"))
+        try page.saveScreenshot("demo-entry\(query.isEmpty ? "" : "-wrong")")
+        try page.text("document.querySelector('#entry [name=apiToken]').value = 'other'")
+        try page.text("setTimeout(() => document.querySelector('#entry form').requestSubmit())")
+        try page.wait(for: "location.search.includes('apiToken=other')")
+        #expect(page.faults.isEmpty)
     }
 
     @Test func aFirstVisitCausesNoFailedRequests() throws {
@@ -164,8 +243,8 @@ struct BrowserDemoTests {
         #expect(try Command.run(add + data, input: password).status == 0)
 
         let page = try Chromium().open("\(origin)/demo/?user=ada&device=phone&container=\(container)&apiToken=\(token)")
-        try page.wait(for: "document.querySelector('.pane > button.strong')?.hidden === false")
-        try page.text("document.querySelector('.pane > button.strong').click()")
+        try page.wait(for: "document.querySelector('.pane .help button.strong')?.hidden === false")
+        try page.text("document.querySelector('.pane .help button.strong').click()")
         let window = try page.openedWindow()
         try window.wait(for: "document.getElementById('email') !== null")
         try window.text("document.getElementById('email').value = 'ada@example.org'")

@@ -46,6 +46,8 @@ export class Client extends EventTarget {
     this.lastNotice = undefined;
     this.trouble = undefined;
     this.needsSignIn = false;
+    /** Whether the relay knows neither the container nor its API token. */
+    this.isUnknown = false;
     this.wantedScopes = new Set();
     this.wantedZones = new Set();
   }
@@ -153,6 +155,8 @@ export class Client extends EventTarget {
 
   // Displayed state
 
+  /** Whether the client has fetched everything that it knows of. */
+  get isSettled() { return Boolean(this.isLive) && !this.running && !this.#hasWork; }
   get isLive() { return this.isOnline && this.notices?.isLive; }
   get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
   /**
@@ -227,8 +231,9 @@ export class Client extends EventTarget {
       this.isReplaced = true;
       this.trouble = "This device is also open in another window, which has taken over the connection.";
     } else if (isFinal) {
-      this.needsSignIn = !this.place.isDev;
-      this.trouble = `The relay closed the connection (${code}).`;
+      if (this.place.isDev || this.isUnknown) this.isUnknown = true;
+      else this.needsSignIn = true;
+      this.trouble = undefined;
     } else if (this.isOnline) {
       this.trouble = "No connection to the relay. Edits are stored and sent later.";
     }
@@ -239,7 +244,7 @@ export class Client extends EventTarget {
   // When it syncs
 
   #wake() {
-    if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn) return;
+    if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn || this.isUnknown) return;
     clearTimeout(this.retry);
     this.isWaiting = false;
     const steps = this.sync.run().catch((error) => this.#stumble(error));
@@ -257,9 +262,13 @@ export class Client extends EventTarget {
 
   #stumble(error) {
     if (!this.isOpen || !this.isOnline) return;
-    if (["AUTHENTICATION_REQUIRED", "AUTHENTICATION_FAILED"].includes(error.serverErrorCode) && !this.place.isDev) {
-      this.needsSignIn = true;
+    const code = error.serverErrorCode;
+    if (["AUTHENTICATION_REQUIRED", "AUTHENTICATION_FAILED"].includes(code)) {
+      // With a sign-in, the relay may refuse that or the API token. Without one, it is the API token.
+      this.isUnknown = this.place.isDev || (code === "AUTHENTICATION_FAILED" && !this.container.webAuthToken);
+      this.needsSignIn = !this.isUnknown;
       this.trouble = undefined;
+      if (this.isUnknown) this.notices.stop();
     } else {
       this.trouble = error.isPassing ? "No connection to the relay. Edits are stored and sent later." : String(error.message);
       this.isWaiting = true;

@@ -1,12 +1,14 @@
 // The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
+import { Pacer } from "./pacer.js";
 import { Pane, element } from "./pane.js";
+import { deviceName } from "./people.js";
 import { qrImage } from "./qr.js";
 import { acceptShare, setPermission, shareZone, stopSharing } from "./sharing.js";
-import { Timeline } from "./timeline.js";
+import { Timeline, legendItems } from "./timeline.js";
 import { Tour } from "./tour.js";
-import { World, until } from "./world.js";
+import { World, pause, until } from "./world.js";
 
 const BOARD_SECONDS = 5;
 const address = new URL(location.href);
@@ -22,6 +24,10 @@ const place = {
 const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
+
+/** The notes of a first visit. */
+const FIRST_NOTES = ["Buy milk", "Call Bob", "Water the plants"];
+const INVITATION = "Type a note on any device and press Enter: it appears on the other ones. Or run the tour.";
 
 /** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
@@ -50,6 +56,11 @@ const panes = clients.map((client) => new Pane(client, complain));
 const [phone, , tablet] = clients;
 
 for (const pane of panes) {
+  pane.isAlone = isAlone;
+  pane.client.addEventListener("change", () => {
+    timeline?.showPresence(pane.client.name, Boolean(pane.client.isLive));
+    if (pane.client.isUnknown) askForToken();
+  });
   pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user;
   $("panes").append(pane.root);
 }
@@ -71,7 +82,8 @@ async function claim(client) {
 async function begin() {
   $("place").textContent = `${place.container}, ${place.environment}`;
   document.body.classList.toggle("alone", isAlone);
-  if (isAlone) document.title = `${cast[0].join(" / ")} – Zonecast`;
+  $("legend").append(...legendItems());
+  if (isAlone) document.title = `${deviceName(cast[0].join("/"))} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
     say("This demo is already open in another window of this browser. Close that window, then reload this page.", true);
     for (const button of document.querySelectorAll("button")) button.disabled = true;
@@ -84,6 +96,46 @@ async function begin() {
   prepareCode();
   await prepareRestart();
   document.body.dataset.ready = "yes";
+  await welcome();
+}
+
+/** Adds the first notes if there are none, and invites the user to type. */
+async function welcome() {
+  await until("every client to be up to date", () => clients.every((client) => client.isSettled || client.isUnknown), 60, 50);
+  if (isTouring || clients.some((client) => client.isUnknown)) return;
+  if (!clients.some((client) => client.notes().length)) await addFirstNotes();
+  if (!$("message").textContent) say(INVITATION);
+}
+
+async function addFirstNotes() {
+  for (const title of FIRST_NOTES) {
+    phone.add(title);
+    // Notes are listed by their time of creation, in milliseconds.
+    await pause(2);
+  }
+}
+
+/** Replaces the panes with a sentence and a form, for a relay that does not know the container or its API token. */
+function askForToken() {
+  if (!$("entry").hidden) return;
+  $("entry-text").textContent = place.apiToken
+    ? "This relay does not accept the API token for this container. Ask its operator for the demo's link, or enter both here."
+    : "This relay is not open to everyone. Ask its operator for the demo's link, or enter its container and API token here.";
+  const form = $("entry").querySelector("form");
+  for (const name of ["container", "apiToken"]) {
+    form.elements[name].value = place[name] ?? "";
+  }
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const next = new URL(location.href);
+    for (const name of ["container", "apiToken"]) next.searchParams.set(name, form.elements[name].value.trim());
+    location.href = next.href;
+  });
+  $("entry").hidden = false;
+  for (const hidden of document.querySelectorAll("#panes, #steps, #actions, #message, footer")) {
+    /** @type {HTMLElement} */ (hidden).hidden = true;
+  }
+  form.elements[place.apiToken ? "apiToken" : "container"].focus();
 }
 
 function followBoard() {
@@ -100,6 +152,7 @@ function followBoard() {
 
 let means = {};
 let isTouring = false;
+const pacer = new Pacer();
 
 function permission() {
   const others = phone.zones.get("Notes")?.share?.participants.filter((one) => one.type !== "OWNER") ?? [];
@@ -119,7 +172,7 @@ const actions = {
   async share() {
     const share = await shareZone(phone, tablet.userID, "READ_ONLY");
     await acceptShare(tablet, share.url ?? share.shortGUID);
-    say("Bob can read alice's notes but not edit them: the relay refuses edits from his tablet.");
+    say("Bob can read Alice's notes but not edit them. Edit one on his tablet to see what happens.");
   },
   async permission() {
     const next = permission() === "READ_WRITE" ? "READ_ONLY" : "READ_WRITE";
@@ -128,7 +181,7 @@ const actions = {
   },
   async stop() {
     await stopSharing(phone);
-    say("No longer shared: alice's notes are removed from bob's tablet.");
+    say("No longer shared: Alice's notes are removed from Bob's tablet.");
   },
   async restart() {
     say("The relay is killed and restarted. Keep editing: nothing is lost.");
@@ -143,7 +196,8 @@ const actions = {
     for (const client of clients) await client.reset();
     timeline.clear();
     $("tour").hidden = true;
-    say("All three clients are reset.");
+    say("");
+    await welcome();
   },
 };
 
@@ -152,10 +206,22 @@ function prepareActions() {
     $(id).addEventListener("click", () => act().catch(complain).finally(showActions));
   }
   for (const client of clients) client.addEventListener("change", showActions);
-  const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
+  $("pause").addEventListener("click", () => pacer.toggle());
+  $("next").addEventListener("click", () => pacer.next());
+  $("speed").addEventListener("change", () => pacer.setSpeed(/** @type {any} */ ($("speed")).value));
+  $("end-tour").addEventListener("click", () => {
+    $("tour").hidden = true;
+    say(INVITATION);
+  });
+  pacer.addEventListener("change", () => {
+    $("pause").textContent = pacer.isPaused ? "Continue" : "Pause";
+    $("tour").classList.toggle("paused", pacer.isPaused);
+  });
+  const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour", p: "pause", n: "next" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
+    if (/** @type {Element} */ (event.target).matches("select")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;
@@ -165,7 +231,7 @@ function prepareActions() {
       panes[current].focusAdd();
     } else if (event.key === "o") {
       panes[current].toggle();
-    } else if (keys[event.key] && !$(keys[event.key]).hidden) {
+    } else if (keys[event.key] && $(keys[event.key]).offsetParent) {
       $(keys[event.key]).click();
     }
   });
@@ -175,35 +241,64 @@ function prepareActions() {
 async function runTour() {
   isTouring = true;
   showActions();
-  $("tour").hidden = false;
+  delete document.body.dataset.tour;
+  for (const id of ["tour", "pause", "next"]) $(id).hidden = false;
+  $("end-tour").hidden = true;
+  $("tour").className = "";
   $("checks").replaceChildren();
+  $("scene").textContent = "The tour begins with empty lists";
   $("verdict").textContent = "";
-  say("The tour begins with empty zones.");
+  say("");
+  if (pacer.isPaused) pacer.toggle();
   const tour = new Tour(world, {
-    restart: means.restart, boardSeconds: BOARD_SECONDS,
+    restart: means.restart, boardSeconds: BOARD_SECONDS, pacer,
     listen: (listener) => listeners.add(listener), unlisten: (listener) => listeners.delete(listener),
   });
-  const marks = { runs: "…", held: "✔", failed: "✘" };
+  const count = tour.scenes.length;
   try {
-    const held = await tour.play(({ number, title, state, text }) => {
-      if (number === undefined) {
-        $("verdict").textContent = `${marks[state]} ${text}`;
-        $("verdict").className = state;
-        return;
-      }
-      say(state === "runs" ? `Scene ${number}: ${title}` : "");
-      const line = $("checks").children[number - 1] ?? $("checks").appendChild(element("li"));
-      line.className = state;
-      line.replaceChildren(element("b", {}, `${marks[state]} ${number} ${title}`), text && `: ${text}`);
-    });
+    const held = await tour.play((line) => showScene(line, count));
     document.body.dataset.tour = held ? "held" : "failed";
   } catch (error) {
     document.body.dataset.tour = "failed";
     throw error;
   } finally {
     isTouring = false;
+    for (const id of ["pause", "next"]) $(id).hidden = true;
+    $("end-tour").hidden = false;
     showActions();
   }
+}
+
+const MARKS = { runs: "…", held: "✔", failed: "✘" };
+
+/**
+ * Shows a line of the tour: the scene's title and text at the top, and its mark in the list of scenes.
+ * @param {{ number?: number, title: string, state: string, text: string }} line
+ * @param {number} count The number of scenes.
+ */
+function showScene({ number, title, state, text }, count) {
+  const isWhole = number === undefined;
+  const outcome = state === "held" ? "Every check passed" : "A check failed";
+  $("scene").textContent = isWhole ? `${MARKS[state]} ${outcome}` : `Scene ${number} of ${count}: ${title}`;
+  $("scene").className = isWhole ? state : "";
+  const words = state === "runs" ? text : `${MARKS[state]} ${text}`;
+  const tell = () => {
+    $("verdict").textContent = isWhole ? text : words;
+    $("verdict").className = state;
+  };
+  tell();
+  if (isWhole) return;
+  const line = $("checks").children[number - 1] ?? $("checks").appendChild(element("li"));
+  line.className = state;
+  const button = element("button", { type: "button", title: `${title}: ${text}` }, `${MARKS[state]} ${number}`);
+  button.setAttribute("aria-label", `Scene ${number}, ${title}: ${words}`);
+  button.addEventListener("click", () => {
+    if (isTouring) return;
+    $("scene").textContent = `Scene ${number} of ${count}: ${title}`;
+    $("scene").className = "";
+    tell();
+  });
+  line.replaceChildren(button);
 }
 
 /** Sets up the restart of the relay, which a relay in `--dev` may offer. */

@@ -1,5 +1,7 @@
 // The view of one client: its notes, zones shared with it, the board, and its connection.
 
+import { personClass, personName } from "./people.js";
+
 /** Creates an element with properties and children. Strings become text nodes. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -25,6 +27,8 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /** Whether the page shows this client only. */
+    this.isAlone = false;
     /**
      * Returns the name of a zone's owner.
      * @type {((zone: any) => string | undefined) | undefined}
@@ -38,6 +42,7 @@ export class Pane {
 
   #build() {
     const { client } = this;
+    const person = personClass(client.user);
     const title = `${client.user}-${client.device}`;
     this.online = element("button", { className: "switch", role: "switch", type: "button" }, "Online");
     this.online.addEventListener("click", () => this.toggle());
@@ -47,18 +52,20 @@ export class Pane {
       return element("div", { className: name }, element("dt", {}, label), this.facts[name]);
     };
     this.trouble = element("p", { className: "trouble", role: "status" });
-    this.zones = element("div");
+    this.zones = element("div", { className: "zones" });
     this.posts = element("ul", { className: "notes" });
     this.signIn = element("button", { className: "strong", hidden: true, type: "button" });
     this.signIn.addEventListener("click", () => this.#help());
+    this.postCount = element("span", { className: "count" });
     const board = element("section", { className: "board", "aria-label": "Public board" },
-      element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
+      element("h3", {}, "Board ", this.postCount, element("span", { className: "badge" }, "public, polled")), this.posts,
       this.#form("Post to all", "Post", (text) => client.board.post(text).catch(this.complain)));
-    this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
+    this.root = element("section", { className: `pane ${person}`, id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
       element("header", {},
-        element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
+        element("span", { className: "avatar", "aria-hidden": "true" }, personName(client.user).slice(0, 1)),
+        element("h2", { id: `${title}-title` }, personName(client.user), element("span", {}, client.device)), this.online),
       element("dl", { className: "facts" }, fact("token", "token"), fact("pending", "pending"), fact("notice", "last notice")),
-      this.trouble, this.signIn, this.zones, board);
+      element("div", { className: "help" }, this.trouble, this.signIn), this.zones, board);
   }
 
   #form(label, button, act) {
@@ -105,22 +112,24 @@ export class Pane {
     this.online.setAttribute("aria-checked", String(client.isOnline));
     this.online.textContent = client.isOnline ? "Online" : "Offline";
     this.online.setAttribute("aria-label", `${client.name} online`);
-    const trouble = client.needsSignIn ? `No user is signed in here. Sign in as ${client.user}.` : client.trouble ?? "";
+    const trouble = client.needsSignIn ? `Sign in as ${personName(client.user)} to use this device.` : client.trouble ?? "";
     if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
     this.signIn.hidden = !client.needsSignIn && !client.isReplaced;
     this.signIn.textContent = client.isReplaced ? "Continue here" : "Sign in";
     this.#showFacts();
-    const zones = [["Notes", "Notes", "private"]];
+    const zones = [["Notes", "Notes", "private", client.user]];
     for (const zone of client.sharedZones) {
-      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "another user";
-      zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write"]);
+      const user = this.ownerName?.(zone);
+      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? (user ? personName(user) : "another user");
+      zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write",
+        user ?? owner]);
     }
     for (const [key, section] of this.sections) {
       if (zones.some(([known]) => known === key)) continue;
       section.root.remove();
       this.sections.delete(key);
     }
-    for (const [key, title, badge] of zones) this.#showZone(key, title, badge);
+    for (const [key, title, badge, owner] of zones) this.#showZone(key, title, badge, owner);
     this.#list(this.posts, client.board.shown, (post) => post.name, (post) => {
       const item = element("li", {}, element("span", { className: "text" }), element("button", { type: "button" }, "✕"));
       item.lastChild.addEventListener("click", () =>
@@ -128,7 +137,8 @@ export class Pane {
       return item;
     }, (item, post) => {
       item.dataset.text = post.text;
-      item.firstChild.textContent = `${post.text} (${post.author})`;
+      item.firstChild.replaceChildren(`${post.text} `,
+        element("span", { className: `author ${personClass(post.author)}` }, personName(post.author)));
       item.lastChild.hidden = post.author !== client.user;
       item.lastChild.setAttribute("aria-label", `Delete “${post.text}”`);
     });
@@ -136,20 +146,24 @@ export class Pane {
 
   #showFacts() {
     const { client } = this;
+    this.postCount.textContent = String(client.board.shown.length);
     this.facts.token.textContent = [client.token(), ...client.sharedZones.map((zone) => client.token(zone.key))].join(", ");
     this.facts.pending.textContent = String(client.pending);
     this.facts.pending.parentElement.classList.toggle("some", client.pending > 0);
     this.facts.notice.textContent = ago(client.lastNotice);
   }
 
-  #showZone(key, title, badge) {
+  #showZone(key, title, badge, owner) {
     let section = this.sections.get(key);
     if (!section) {
       const list = element("ul", { className: "notes" });
       const name = element("span");
       const mark = element("span", { className: "badge" });
-      const form = this.#form("New note", "Add", (text) => this.client.add(text, { zone: key }));
-      section = { list, name, mark, root: element("section", { className: "zone" }, element("h3", {}, name, mark), list, form) };
+      const count = element("span", { className: "count" });
+      const none = element("p", { className: "none quiet" }, "No notes yet.");
+      const form = this.#form("Type a note, press Enter", "Add", (text) => this.client.add(text, { zone: key }));
+      const root = element("section", { className: "zone" }, element("h3", {}, name, count, mark), none, list, form);
+      section = { list, name, mark, count, none, root };
       this.sections.set(key, section);
       this.zones.append(section.root);
     }
@@ -157,7 +171,12 @@ export class Pane {
     section.mark.textContent = badge;
     section.mark.classList.toggle("locked", badge.endsWith("read-only"));
     section.list.setAttribute("aria-label", `${title} on ${this.client.name}`);
-    this.#list(section.list, this.client.notes(key), (note) => note.name, (note) => this.#note(key, note.name),
+    const notes = this.client.notes(key);
+    section.root.className = `zone ${personClass(owner)}`;
+    section.count.textContent = String(notes.length);
+    section.count.setAttribute("aria-label", notes.length === 1 ? "1 note" : `${notes.length} notes`);
+    section.none.hidden = notes.length > 0;
+    this.#list(section.list, notes, (note) => note.name, (note) => this.#note(key, note.name),
       (item, note) => this.#showNote(item, note));
   }
 
@@ -190,14 +209,20 @@ export class Pane {
   /** Updates a list to show `values`. Reuses existing items, which keeps the focus. */
   #list(list, values, keyOf, make, show) {
     const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+    /** @type {any} */ let added;
     values.forEach((value, index) => {
       const key = keyOf(value);
       const item = known.get(key) ?? make(value);
+      if (!known.has(key)) added = item;
       known.delete(key);
       item.dataset.key = key;
       show(item, value);
       if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
     });
     for (const item of known.values()) item.remove();
+    if (!added) return;
+    // Scrolls the list, but not the page, to a new item.
+    if (list.scrollHeight > list.clientHeight) list.scrollTop = added.offsetTop - list.offsetTop - list.clientHeight / 2;
+    else if (this.isAlone) added.scrollIntoView({ block: "nearest" });
   }
 }

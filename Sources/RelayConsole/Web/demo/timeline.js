@@ -1,12 +1,15 @@
 // A sequence diagram of all steps: one column per step, the newest on the right. `detail` shows a step's messages.
 
 import { writeJSON } from "../zonecast.js";
+import { deviceName, personClass } from "./people.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLUMN = 62;
-const LANE = 46;
-const TOP = 30;
-const LEFT = 104;
+const LANE = 32;
+const TOP = 20;
+const LEFT = 118;
+/** The height of the words below the lanes. */
+const WORDS = 32;
 /** The number of steps to keep. */
 const KEPT = 150;
 
@@ -71,6 +74,51 @@ function wordOf(entry) {
   return FORMS[entry.kind].word + (entry.others ? ` ${entry.others.length + 1}` : "");
 }
 
+/** The reasons of refusals by code, for people who do not know the codes. */
+const REASONS = {
+  "no answer": "the relay did not answer, because it was stopped or the connection was cut. The device keeps the edit and sends "
+    + "it again.",
+  CONFLICT: "another device changed this note first, so the relay did not overwrite it. The device merges both edits and sends "
+    + "the result.",
+  ACCESS_DENIED: "this user may only read these notes. The device puts the old text back; everything else goes on.",
+  NOT_FOUND: "the note no longer exists on the relay, so it is removed here too.",
+  ZONE_NOT_FOUND: "these notes no longer exist, or are no longer shared with this user. They are removed here.",
+  AUTHENTICATION_FAILED: "the relay does not know this user or API token.",
+  AUTHENTICATION_REQUIRED: "no user is signed in on this device.",
+};
+
+/** Returns why a step is red, as a sentence; `undefined` for other steps. */
+function whyOf(entry) {
+  const fault = faultOf(entry.exchange);
+  if (fault) return REASONS[fault] ?? `the relay answered ${fault}: ${entry.exchange.answer?.reason ?? "see the answer"}.`;
+  if (entry.kind === "offline") return "this device was switched offline. It keeps its edits and sends them when it is back.";
+  if (entry.kind === "lost") return "the owner stopped sharing these notes with this user, so they are removed here.";
+  if (entry.kind !== "refused") return undefined;
+  const code = entry.frame?.serverErrorCode;
+  return REASONS[code] ?? `the relay answered ${code}: ${entry.frame?.reason ?? "see the answer"}.`;
+}
+
+/** Returns the symbols of the timeline with their meanings. */
+export function legendItems() {
+  const items = [
+    ["save", "dot", "edit on a device"], ["push", "up", "sent to the relay"], ["notice", "down", "notice: something changed"],
+    ["fetch", "both", "fetch"], ["shows", "ring", "shown on a device"], ["refused", "cross", "refused, offline or failed"],
+  ];
+  return items.map(([kind, shape, text]) => {
+    const item = document.createElement("li");
+    const image = svg("svg", { class: `step ${kind}`, width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" });
+    const line = (d) => image.append(svg("path", { class: "arrow", d }));
+    if (shape === "dot") image.append(svg("circle", { class: "dot", cx: 8, cy: 8, r: 5 }));
+    if (shape === "ring") image.append(svg("circle", { class: "ring", cx: 8, cy: 8, r: 5 }));
+    if (shape === "up") line("M8 15V2M4 7l4-5 4 5");
+    if (shape === "down") line("M8 1v13M4 9l4 5 4-5");
+    if (shape === "both") line("M5 15V2M2 6l3-4 3 4M11 1v13M8 10l3 4 3-4");
+    if (shape === "cross") line("M3 3l10 10m0-10L3 13");
+    item.append(image, text);
+    return item;
+  });
+}
+
 export class Timeline {
   /**
    * @param {HTMLElement} frame The scrolling element.
@@ -88,11 +136,15 @@ export class Timeline {
      * @type {Set<string>}
      */
     this.polled = new Set();
-    this.height = TOP + LANE * lanes.length + 22;
+    this.height = TOP + LANE * lanes.length + WORDS;
     this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
     this.labels = svg("svg", { class: "lanes", width: LEFT, height: this.height, "aria-hidden": "true" });
     lanes.forEach((lane, index) => {
-      this.labels.append(svg("text", { x: 8, y: this.#y(lane) + 4, class: lane === "relay" ? "relay" : "" }, lane));
+      const y = this.#y(lane);
+      if (lane === "relay") return this.labels.append(svg("text", { x: 8, y: y + 4, class: "relay" }, "Relay"));
+      const dot = svg("circle", { class: "presence", "data-lane": lane, cx: 13, cy: y, r: 4.5 });
+      this.labels.append(svg("g", { class: personClass(lane.split("/")[0]) }, dot,
+        svg("text", { x: 24, y: y + 4 }, deviceName(lane))));
     });
     frame.append(this.labels, this.drawing);
     this.#draw();
@@ -100,6 +152,11 @@ export class Timeline {
     for (const type of ["pointerover", "focusin", "click"]) {
       this.drawing.addEventListener(type, (event) => this.#look(event.target.closest("[data-number]"), type));
     }
+  }
+
+  /** Shows whether a client is connected. */
+  showPresence(lane, isLive) {
+    this.labels.querySelector(`[data-lane="${lane}"]`)?.classList.toggle("live", isLive);
   }
 
   #y(lane) { return TOP + LANE / 2 + LANE * this.lanes.indexOf(lane); }
@@ -190,8 +247,10 @@ export class Timeline {
     if (form.shape === "dot") group.append(svg("circle", { class: "dot", cx: x, cy: own, r: 6 }));
     if (form.shape === "ring") group.append(svg("circle", { class: "ring", cx: x, cy: own, r: 6 }));
     if (form.shape === "cross") cross(own);
-    group.append(svg("text", { x, y: this.height - 8, class: "word" }, wordOf(entry)));
-    const time = { x, y: 16, class: entry.delay === undefined ? "time" : "time delay" };
+    const wordY = this.height - WORDS + 12;
+    group.append(svg("text", { x, y: wordY, class: "word" }, wordOf(entry)));
+    if (whyOf(entry)) group.append(svg("text", { x, y: wordY + 14, class: "why" }, "why?"));
+    const time = { x, y: 13, class: entry.delay === undefined ? "time" : "time delay" };
     group.append(svg("text", time, this.#time(entry, this.entries[index - 1])));
     return group;
   }
@@ -208,7 +267,7 @@ export class Timeline {
     const about = text ?? note?.title ?? (exchange ? `${exchange.status || "no answer"}` : "");
     const more = others ? ` and ${others.length} more` : "";
     const took = delay === undefined ? "" : `, ${Math.round(delay)} milliseconds after the save`;
-    return `${who}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
+    return `${deviceName(who)}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
   }
 
   /** Moves between steps by arrow keys. The tab key stops at one step only. */
@@ -237,6 +296,13 @@ export class Timeline {
     const head = document.createElement("h3");
     head.textContent = this.#sentence(entry);
     const parts = [head];
+    const why = whyOf(entry);
+    if (why) {
+      const text = document.createElement("p");
+      text.className = "why";
+      text.textContent = `Why: ${why}`;
+      parts.push(text);
+    }
     const show = (title, value) => {
       if (value === undefined) return;
       const caption = document.createElement("h4");

@@ -1,13 +1,13 @@
 // The scenes of the tour of `zonecast demo`, played with the clients of this page. Each scene ends with a check.
 
 import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
-import { middle, pause, until } from "./world.js";
+import { middle, until } from "./world.js";
 
 /** Plays the scenes. Each scene returns its result as a text for the user. */
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, pacer: import("./pacer.js").Pacer, listen?: (listener: (entry: any) => void) => any,
    *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
@@ -17,31 +17,40 @@ export class Tour {
     this.phone = phone;
     this.laptop = laptop;
     this.tablet = tablet;
-    /** @type {[title: string, play: () => Promise<string>][]} */
+    /** @type {[title: string, what: string, play: () => Promise<string>][]} */
     this.scenes = [
-      ["two devices", () => this.twoDevices()],
-      ["offline edits survive a client restart", () => this.offlineEdits()],
-      ["conflict", () => this.conflict()],
-      ["a deletion reaches a device that was offline", () => this.deletion()],
-      ["a zone shared read-only", () => this.readOnlyShare()],
-      ["made read-write", () => this.madeReadWrite()],
-      ["a participant removed", () => this.participantRemoved()],
-      ["shared again, then stopped", () => this.sharingStopped()],
-      ["the public board, by polling", () => this.publicBoard()],
+      ["Two devices", "Alice writes on one device. The relay tells the other one, which fetches the note.",
+        () => this.twoDevices()],
+      ["Offline edits survive a restart", "Alice's laptop goes offline, edits, and is closed and opened again.",
+        () => this.offlineEdits()],
+      ["Conflict", "Both of Alice's devices edit the same note while one of them is offline.", () => this.conflict()],
+      ["Deletion", "A note is deleted while the laptop is offline. The laptop learns of it later.", () => this.deletion()],
+      ["Shared read-only", "Bob may only read Alice's notes. He edits one: the relay refuses, his tablet puts it back.",
+        () => this.readOnlyShare()],
+      ["Made read-write", "Alice lets Bob write. His note reaches both of her devices.", () => this.madeReadWrite()],
+      ["A participant removed", "Alice removes Bob. Her notes disappear from his tablet.", () => this.participantRemoved()],
+      ["Shared again, then stopped", "Alice stops sharing while Bob is offline.", () => this.sharingStopped()],
+      ["The public board", `The board has no notices: devices ask for it every ${means.boardSeconds} s.`,
+        () => this.publicBoard()],
     ];
-    if (means.restart) this.scenes.push(["the relay is killed during traffic", () => this.killedRelay()]);
+    if (means.restart) {
+      this.scenes.push(["The relay is killed", "Three devices write while the relay is killed and started again.",
+        () => this.killedRelay()]);
+    }
   }
 
   /**
    * Plays all scenes; returns whether every check held.
    * @param {(line: { number?: number, title: string, state: "runs" | "held" | "failed", text: string }) => void} tell
+   * Without a number, the line is about the whole tour.
    */
   async play(tell) {
     let held = 0;
     await this.begin();
-    for (const [index, [title, scene]] of this.scenes.entries()) {
+    for (const [index, [title, what, scene]] of this.scenes.entries()) {
       const number = index + 1;
-      tell({ number, title, state: "runs", text: "" });
+      if (index) await this.means.pacer.betweenScenes();
+      tell({ number, title, state: "runs", text: what });
       try {
         const text = await scene();
         held += 1;
@@ -69,7 +78,7 @@ export class Tour {
 
   async conclude(held, tell) {
     const count = this.scenes.length;
-    const title = "all together";
+    const title = "All together";
     try {
       const verdict = await this.world.settle();
       const facts = [
@@ -98,7 +107,7 @@ export class Tour {
       const [from, to] = index % 2 ? [laptop, phone] : [phone, laptop];
       const name = world.add(title, from);
       await until(`${to.name} to show “${title}”`, () => this.#shows(to, name, title));
-      await pause(120);
+      await this.means.pacer.step(120);
     }
     world.isCounting = false;
     world.add("Feed the cat", this.tablet);
@@ -116,7 +125,7 @@ export class Tour {
     if (laptop.pending !== 2 || !this.#shows(laptop, added, "Written on the train")) {
       throw new Error(`After the restart ${laptop.pending} changes were pending instead of 2.`);
     }
-    await pause(600);
+    await this.means.pacer.step(600);
     laptop.goOnline();
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
     await until(`${phone.name} to show the note`, () => this.#shows(phone, added, "Written on the train"));
@@ -133,7 +142,7 @@ export class Tour {
     phone.change(name, { title: "Pack for the trip, warm clothes" });
     laptop.change(name, { done: true });
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     phone.goOnline();
     await until("both edits on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
@@ -142,7 +151,7 @@ export class Tour {
     phone.change(name, { title: "Pack: said the phone" });
     laptop.change(name, { title: "Pack: said the laptop" });
     await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     phone.goOnline();
     await until("one title on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack: said the phone", true)));
@@ -157,7 +166,7 @@ export class Tour {
     laptop.goOffline();
     world.remove(name, phone);
     await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
-    await pause(400);
+    await this.means.pacer.step(400);
     if (!this.#shows(laptop, name, "Not needed after all")) {
       throw new Error(`The offline ${laptop.name} lost the note before it could learn of the deletion.`);
     }
@@ -227,7 +236,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob brings the cake");
     await this.world.settle();
-    return "the permission arrived with a notice; bob's note reached both of alice's devices";
+    return "the permission arrived with a notice; Bob's note reached both of Alice's devices";
   }
 
   async participantRemoved() {
@@ -235,7 +244,7 @@ export class Tour {
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
     await removeParticipant(phone, tablet.userID);
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `alice's notes were removed from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+    return `Alice's notes were removed from Bob's tablet at once; she has her ${count}, Bob his own ${owned}`;
   }
 
   async sharingStopped() {
@@ -248,10 +257,10 @@ export class Tour {
     // Bob is offline while alice stops sharing. He learns of it when he is back.
     tablet.goOffline();
     await stopSharing(phone);
-    await pause(600);
+    await this.means.pacer.step(600);
     tablet.goOnline();
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `bob was offline: his tablet has none of alice's notes; she has all ${count}, including bob's`;
+    return `Bob was offline: his tablet has none of Alice's notes; she has all ${count}, including Bob's`;
   }
 
   async publicBoard() {
@@ -271,7 +280,7 @@ export class Tour {
     for (let number = 0; number < 20; number += 1) {
       for (const client of world.clients) world.add(`Write ${number} by ${client.device}`, client);
       if (number === 8) restarted = this.means.restart();
-      await pause(25);
+      await this.means.pacer.step(25);
     }
     const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
     await restarted;
