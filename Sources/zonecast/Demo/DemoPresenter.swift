@@ -10,19 +10,28 @@ final class DemoPresenter: Sendable {
         /// The selected note by client; by default the newest.
         var notes: [String: String] = [:]
         var hint: String?
+        /// The line being typed, and what happens with it.
+        var input: (line: DemoInput, purpose: Purpose)?
+        var isHelpShown = false
         /// Whether clients are still connecting.
         var isOpening = false
         var isTouring = false
         var tourPassed = true
-        var added = 0
+    }
+
+    /// What a typed line becomes.
+    private enum Purpose {
+        case note(DemoClient)
+        case sharedNote(DemoClient)
+        case post(DemoClient)
+        case title(DemoNote, DemoClient)
     }
 
     let world: DemoWorld
     private let recorder: DemoRecorder?
     private let state = Mutex(State())
-    private static let titles = [
-        "Buy bread", "Call the dentist", "Read the post", "Mend the bike", "Write to Carol", "Clean the window",
-    ]
+    /// The notes of the first screen.
+    private static let firstTitles = ["Buy milk", "Call Bob", "Water the plants"]
 
     init(world: DemoWorld, recorder: DemoRecorder?) {
         self.world = world
@@ -65,7 +74,11 @@ final class DemoPresenter: Sendable {
         }
         let pressing = Task {
             for await key in DemoTerminal.keys() {
-                let isOpening = state.withLock { $0.isOpening }
+                let (isOpening, isTyping) = state.withLock { ($0.isOpening, $0.input != nil) }
+                if isTyping {
+                    await type(key)
+                    continue
+                }
                 if Self.leaves(key), !isOpening { break }
                 // Like a signal, without waiting for the clients.
                 if Self.leaves(key) { kill(getpid(), SIGINT) }
@@ -74,6 +87,8 @@ final class DemoPresenter: Sendable {
         }
         defer { pressing.cancel() }
         try await open(opening, drawing)
+        for title in Self.firstTitles { try world.add(title, on: world.phone) }
+        say("press a and type a note: it appears on the other devices")
         await pressing.value
         await end(drawing)
         return state.withLock { $0.tourPassed }
@@ -118,6 +133,7 @@ final class DemoPresenter: Sendable {
 
     private func screen() async -> DemoScreen {
         let (selected, isOpening, chosen) = state.withLock { ($0.selected, $0.isOpening, $0.notes) }
+        let (input, isHelpShown) = state.withLock { ($0.input?.line, $0.isHelpShown) }
         var panes: [DemoScreen.Pane] = []
         for client in world.clients {
             let (contents, wait) = (await client.contents(), await client.untilNextPoll())
@@ -139,7 +155,9 @@ final class DemoPresenter: Sendable {
             selected: selected,
             isRelayRunning: world.isRelayRunning,
             isOurRelay: world.relay != nil,
-            hint: isOpening ? Self.progress(panes) : state.withLock { $0.hint }
+            hint: isOpening ? Self.progress(panes) : state.withLock { $0.hint },
+            input: input,
+            isHelpShown: isHelpShown
         )
     }
 
@@ -153,25 +171,35 @@ final class DemoPresenter: Sendable {
 
     private func press(_ key: Character) async {
         say(nil)
+        let wasHelpShown = state.withLock { state in
+            defer { state.isHelpShown = false }
+            return state.isHelpShown
+        }
+        guard !wasHelpShown else { return }
         let client = client
         do {
             switch key {
             case "1"..."9": select((key.wholeNumberValue ?? 1) - 1)
-            case "\t", DemoTerminal.right: select((state.withLock { $0.selected } + 1) % world.clients.count)
-            case DemoTerminal.left:
-                select((state.withLock { $0.selected } + world.clients.count - 1) % world.clients.count)
+            case "\t", DemoTerminal.right: select(by: 1)
+            case DemoTerminal.left: select(by: -1)
             case DemoTerminal.up: await move(by: -1, on: client)
             case DemoTerminal.down: await move(by: 1, on: client)
-            case "a": choose(try world.add(nextTitle(), on: client), on: client)
-            case "e": try await edit(client)
+            case "?": state.withLock { $0.isHelpShown = true }
+            case "a": ask("New note of \(client.name)", .note(client))
+            case "e":
+                let note = try await chosen(on: client)
+                ask("Title", .title(note, client), note.title)
+            case "\r", "\n", " ": try await checkOff(client)
             case "d": try await delete(on: client)
             case "o": if client.isOnline { client.goOffline() } else { await client.goOnline() }
             case "r": try await client.restart()
-            case "p": _ = try client.post("\(nextTitle()), says \(client.user)")
+            case "p": ask("Post to the board as \(client.user)", .post(client))
             case "k": try await toggleRelay()
             case "t": tour()
-            case "s", "w", "u", "l", "A": try await pressToShare(key, client)
-            default: say("unknown key: \(DemoTerminal.name(of: key))")
+            case "A": ask("New note in the shared list", .sharedNote(client))
+            case DemoTerminal.escape: break
+            case "s", "w", "u", "l": try await pressToShare(key, client)
+            default: say("unknown key: \(DemoTerminal.name(of: key)); ? shows all keys")
             }
         } catch {
             say(DemoTour.words(error))
@@ -182,12 +210,43 @@ final class DemoPresenter: Sendable {
         if number < world.clients.count { state.withLock { $0.selected = number } }
     }
 
-    func nextTitle() -> String {
-        let number = state.withLock { state in
-            state.added += 1
-            return state.added
+    /// Selects the next client in the order of the screen.
+    private func select(by step: Int) {
+        let users = world.clients.map(\.user)
+        let order = users.count > 3 ? DemoScreen.order(of: users) : Array(users.indices)
+        state.withLock { state in
+            let place = order.firstIndex(of: state.selected) ?? 0
+            state.selected = order[(place + step + order.count) % order.count]
         }
-        return "\(Self.titles[(number - 1) % Self.titles.count]) #\(number)"
+    }
+
+    // MARK: The line being typed
+
+    private func ask(_ prompt: String, _ purpose: Purpose, _ text: String = "") {
+        state.withLock { $0.input = (DemoInput(prompt: prompt, text: text), purpose) }
+    }
+
+    private func type(_ key: Character) async {
+        let done: (text: String, purpose: Purpose)? = state.withLock { state in
+            guard var input = state.input else { return nil }
+            let outcome = input.line.take(key)
+            state.input = outcome == .typing ? input : nil
+            guard case .submitted(let text) = outcome else { return nil }
+            return (text, input.purpose)
+        }
+        guard let done else { return }
+        do {
+            switch done.purpose {
+            case .note(let client): choose(try world.add(done.text, on: client), on: client)
+            case .sharedNote(let client): try await addToShared(done.text, client)
+            case .post(let client): _ = try client.post(done.text)
+            case .title(var note, let client):
+                note.title = done.text
+                try client.save(note)
+            }
+        } catch {
+            say(DemoTour.words(error))
+        }
     }
 
     // MARK: The note that keys act on
@@ -221,9 +280,8 @@ final class DemoPresenter: Sendable {
         if notes.indices.contains(next) { choose(notes[next], on: client) }
     }
 
-    private func edit(_ client: DemoClient) async throws {
+    private func checkOff(_ client: DemoClient) async throws {
         var note = try await chosen(on: client)
-        if note.done { note.title += "!" }
         note.done.toggle()
         try client.save(note)
     }
@@ -269,7 +327,6 @@ extension DemoPresenter {
         case "w": try await toggleRight(of: client)
         case "u": try await uninvite(from: client)
         case "l": try await leave(client)
-        case "A": try await addToShared(client)
         default: break
         }
     }
@@ -328,10 +385,10 @@ extension DemoPresenter {
         try await client.leave()
     }
 
-    private func addToShared(_ client: DemoClient) async throws {
+    fileprivate func addToShared(_ title: String, _ client: DemoClient) async throws {
         let own = try? await client.ownShare()
         let share = if let own { own } else { try await client.theirShare() }
-        choose(try world.add(nextTitle(), on: client, into: share), on: client)
+        choose(try world.add(title, on: client, into: share), on: client)
     }
 
     private func ownList(_ client: DemoClient) async throws -> DemoList {

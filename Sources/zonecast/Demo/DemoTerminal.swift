@@ -66,6 +66,7 @@ enum DemoTerminal {
     static let down: Character = "↓"
     static let right: Character = "→"
     static let left: Character = "←"
+    static let escape: Character = "\u{1B}"
 
     /// Returns the keys pressed, including arrows; ends with standard input.
     static func keys() -> AsyncStream<Character> {
@@ -104,6 +105,7 @@ enum DemoTerminal {
         case "\r", "\n": return "Return"
         case " ": return "Space"
         case "\u{8}", "\u{7F}": return "Backspace"
+        case escape: return "Escape"
         default: break
         }
         guard let scalar = key.unicodeScalars.first else { return "" }
@@ -112,9 +114,10 @@ enum DemoTerminal {
         return key.unicodeScalars.contains { $0.properties.generalCategory == .control } ? "a control key" : "\(key)"
     }
 
-    /// Reads the rest of an escape sequence; returns `nil` for Escape and everything except arrows.
+    /// Reads the rest of an escape sequence; returns `nil` for everything except Escape and arrows.
     private static func arrow() -> Character? {
-        guard isByteWaiting(), let open = nextByte(), open == UInt8(ascii: "[") || open == UInt8(ascii: "O") else {
+        guard isByteWaiting() else { return escape }
+        guard let open = nextByte(), open == UInt8(ascii: "[") || open == UInt8(ascii: "O") else {
             return nil
         }
         while isByteWaiting(), let byte = nextByte() {

@@ -50,7 +50,7 @@ import Testing
         screen.lines(width: width, height: height, hasColour: false).joined(separator: "\n")
     }
 
-    @Test(arguments: [(80, 24), (120, 40), (200, 60), (40, 12), (20, 8)], [1, 3, 50, 100])
+    @Test(arguments: [(80, 24), (60, 18), (120, 40), (200, 60), (40, 12), (20, 8)], [1, 3, 50, 100])
     func theScreenFillsTheTerminalExactly(_ size: (width: Int, height: Int), _ panes: Int) {
         let lines = screen(panes: panes).lines(width: size.width, height: size.height, hasColour: false)
         #expect(lines.count == size.height)
@@ -102,6 +102,7 @@ import Testing
             "alice / phone", "bob / tablet", "token 13  ✎ pending 1", "○ offline", "◌ connecting", "☐ Buy milk 39",
             "⇄ r/o Camping → bob?", "⇄ r/o Camping ← alice", "☑ Pitch the tent", "› ☐ Pack the guitar",
             "PUBLIC Board  next 4 s", "PUBLIC Board  paused", "Picnic", "line 49", "q quit", "s share", "relay up",
+            "? all keys",
         ] {
             #expect(shown.contains(part), "\(part)")
         }
@@ -110,7 +111,7 @@ import Testing
     @Test func theFiguresFit80Columns() {
         let shown = text(screen(), 80, 24)
         for part in [
-            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w permission", "q quit",
+            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "a add", "q quit",
         ] {
             #expect(shown.contains(part), "\(part)")
         }
@@ -122,6 +123,77 @@ import Testing
             screen.panes[0].selectedNote = chosen
             #expect(text(screen, 80, 24).contains("› ☐ Buy milk \(chosen.dropFirst())"), "\(chosen)")
         }
+    }
+
+    /// The order of words stays, so only line ends and borders are removed.
+    private func words(_ screen: DemoScreen, _ width: Int, _ height: Int, column: Range<Int>? = nil) -> String {
+        screen.lines(width: width, height: height, hasColour: false)
+            .map { line in column.map { String(Array(line.filled(to: width))[$0]) } ?? line }
+            .joined(separator: " ").split { $0 == " " || $0 == "│" }.joined(separator: " ")
+    }
+
+    @Test(arguments: [(80, 24), (60, 18)]) func nothingIsCutOff(_ size: (width: Int, height: Int)) {
+        var screen = screen()
+        let title = "Ask about the bicycle cellar"
+        for number in screen.panes.indices {
+            screen.panes[number].contents.notes = [DemoNote(name: "n0", title: title)]
+            screen.panes[number].contents.lists = []
+            screen.panes[number].contents.posts = ["Picnic"]
+            screen.panes[number].selectedNote = "n0"
+        }
+        let log = "Note/n001 \"Ask the landlord about the cellar\"   21 ms after save"
+        screen.log = ["  0.012s  alice/laptop  shows    " + log]
+        screen.hint = "press a and type a note: it appears on the other devices"
+        let text = text(screen, size.width, size.height)
+        // The ellipsis of a cut line; a list says in words how many notes it hides.
+        #expect(!text.contains("…"), "\(text)")
+        for part in ["alice/phone", "alice/laptop", "bob/tablet", "next 4 s", "q quit"] { #expect(text.contains(part)) }
+        let column = size.width / 3
+        for number in 0..<3 {
+            let range = number * column..<(number + 1) * column
+            #expect(words(screen, size.width, size.height, column: range).contains(title))
+        }
+        #expect(words(screen, size.width, size.height).contains("cellar\" 21 ms after save"))
+        #expect(words(screen, size.width, size.height).contains("it appears on the other devices"))
+        screen.isHelpShown = true
+        let help = self.text(screen, size.width, size.height)
+        for part in ["w       permission", "k       kill relay", "Enter", "Press any key"] {
+            #expect(help.contains(part))
+        }
+        #expect(!help.contains("…"))
+    }
+
+    @Test func aTypedLineIsShownInFull() {
+        var screen = screen()
+        screen.input = DemoInput(prompt: "New note of alice/phone", text: "Ask the landlord about the bicycle cellar")
+        #expect(words(screen, 60, 18).contains("New note of alice/phone: Ask the landlord about the bicycle cellar▏"))
+        #expect(text(screen, 60, 18).contains("Enter save  Esc cancel"))
+    }
+
+    @Test(arguments: [(80, 24), (60, 18)]) func manyClientsAreLabelledAndScroll(_ size: (width: Int, height: Int)) {
+        var screen = screen(panes: 50)
+        for chosen in [0, 49] {
+            screen.selected = chosen
+            let text = text(screen, size.width, size.height)
+            #expect(text.contains("\(screen.panes[chosen].user): "), "\(text)")
+            #expect(["●", "◐", "○"].contains { text.contains(">\($0)\(chosen + 1)") }, "\(text)")
+        }
+        #expect(text(screen, size.width, size.height).contains("more: Tab"))
+        // Left and right follow the order on the screen.
+        #expect(DemoScreen.order(of: ["alice", "alice", "bob", "alice", "bob"]) == [0, 1, 3, 2, 4])
+    }
+
+    @Test func aLineIsTyped() {
+        var input = DemoInput(prompt: "New note")
+        for key in "Buy milx" { #expect(input.take(key) == .typing) }
+        for key: Character in ["\u{7F}", "k", DemoTerminal.left, "\u{1}", "é"] { #expect(input.take(key) == .typing) }
+        #expect(input.text == "Buy milké")
+        #expect(input.take("\r") == .submitted("Buy milké"))
+        #expect(input.take("\u{15}") == .typing && input.text.isEmpty)
+        #expect(input.take("\n") == .cancelled)
+        #expect(input.take(DemoTerminal.escape) == .cancelled)
+        for _ in 0..<300 { _ = input.take("x") }
+        #expect(input.text.count == DemoInput.limit)
     }
 
     @Test func theSelectedClientHasAPaneAmongMany() {
