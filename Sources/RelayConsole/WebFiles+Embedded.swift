@@ -5308,7 +5308,8 @@ const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 /** Sends the event `change` whenever displayed state has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string,
+   *   users?: Record<string, string> }} place `users` has web auth tokens by user.
    * @param {string} user
    * @param {string} device
    * @param {(entry: object) => void} journal Called with every step.
@@ -5361,7 +5362,7 @@ export class Client extends EventTarget {
     await this.store.write({ values: { deviceID } });
     this.container = new Container({
       container: this.place.container, environment: this.place.environment, apiToken: this.place.apiToken, deviceID,
-      webAuthToken: this.place.isDev ? `dev-${this.user}` : values.webAuthToken, retries: 0,
+      webAuthToken: this.place.isDev ? `dev-${this.user}` : this.place.users?.[this.user] ?? values.webAuthToken, retries: 0,
       url: new URL("..", import.meta.url).href,
       fetch: (address, options) => this.#fetch(address, options),
       onToken: (webAuthToken) => this.store.write({ values: { webAuthToken } }).catch(() => {}),
@@ -5677,19 +5678,22 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 #checks button { min-height: 1.5rem; padding: 0 .375rem; font-size: .8125rem; font-variant-numeric: tabular-nums; }
 #checks .held button { color: var(--good); border-color: var(--good); }
 #checks .failed button { color: var(--bad); border-color: var(--bad); }
-#entry { max-width: 36rem; margin: 10vh auto; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
+#entry, #join { max-width: 36rem; margin: 10vh auto;  background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
   padding: 1rem 1.5rem 1.5rem; }
-#entry p { font-size: 1.125rem; }
-#entry label { display: block; margin-bottom: .75rem; }
-#entry input { display: block; width: 100%; }
-#code { background: var(--paper); border: 1px solid var(--line); border-radius: .75rem; padding: 1rem; margin-bottom: .75rem;
+#entry p, #join p { font-size: 1.125rem; }
+#entry label, #join label { display: block; margin-bottom: .75rem; }
+#entry input, #join input { display: block; width: 100%; }
+#code { background: var(--paper); border: 1px solid var(--line); border-radius: .75rem; padding: .5rem 1rem; margin-bottom: .375rem;
   display: flex; gap: 1rem; align-items: center; flex-wrap: wrap; }
-#code svg { width: 12rem; height: 12rem; background: #fff; fill: #000; border-radius: .25rem; }
+#join-trouble { color: var(--bad); }
+#code p { margin: .125rem 0; }
+#code .pin { font-size: 1.75rem; line-height: 1.2; font-weight: 700; letter-spacing: .125em; }
+#code svg { width: 8rem; height: 8rem; background: #fff; fill: #000; border-radius: .25rem; }
 #code p { overflow-wrap: anywhere; flex: 1 1 14rem; }
 
 #panes { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .75rem; align-items: stretch; }
 .pane { background: var(--paper); border: 1px solid var(--line); border-top: 4px solid var(--person); border-radius: .75rem;
-  padding: .5rem .75rem .625rem; display: flex; flex-direction: column; min-height: 0; }
+  padding: .5rem .75rem .625rem; display: flex; flex-direction: column; min-height: 0; overflow-y: auto; }
 .pane.offline { border-style: dashed; border-top-style: solid; }
 .pane > header { display: flex; align-items: center; gap: .5rem; }
 .pane > header h2 { flex: 1; color: var(--person); }
@@ -5713,7 +5717,8 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 .trouble { color: var(--late); font-size: .875rem; margin: .25rem 0; }
 .trouble:empty { display: none; }
 .help { display: flex; flex-wrap: wrap; gap: .25rem .75rem; align-items: center; }
-.zones { display: flex; flex-direction: column; flex: 0 1 auto; min-height: 0; }
+.zones { display: flex; flex-direction: column; flex: 0 1 auto; min-height: 6.5rem; }
+.guest .zone:first-child { order: 1; }
 .zone { margin-top: .375rem; display: flex; flex-direction: column; flex: 0 1 auto; min-height: 6.5rem; }
 .zone h3, .board h3 { display: flex; gap: .5rem; align-items: center; margin: 0 0 .125rem; overflow-wrap: anywhere; }
 .count { background: var(--person); color: var(--paper); border-radius: 1rem; min-width: 1.25rem; padding: 0 .375rem;
@@ -5808,6 +5813,7 @@ body.alone .notes { max-height: none; }
 // The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
+import { audienceAddress, currentVisit, enter, isGuest, isHost, leave } from "./guests.js";
 import { Pacer } from "./pacer.js";
 import { Pane, element } from "./pane.js";
 import { deviceName } from "./people.js";
@@ -5820,17 +5826,20 @@ import { World, pause, until } from "./world.js";
 const BOARD_SECONDS = 5;
 const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
+const visit = currentVisit();
 const place = {
-  container: asked("container") ?? "iCloud.org.zonecast.demo",
+  container: visit?.container ?? asked("container") ?? "iCloud.org.zonecast.demo",
   environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
-  apiToken: asked("apiToken"),
+  apiToken: visit?.apiToken ?? asked("apiToken"),
+  users: visit?.users,
   // Only a relay in `--dev` accepts calls without an API token. It accepts any user name.
-  isDev: !asked("apiToken"),
+  isDev: !visit && !asked("apiToken"),
   boardType: "Board",
 };
-const isAlone = Boolean(asked("user"));
+const guest = isGuest ? Object.keys(visit?.users ?? {})[0] : undefined;
+const isAlone = Boolean(asked("user")) || isGuest;
 const cast = isAlone
-  ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
+  ? [[guest ?? asked("user") ?? "guest", asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
 /** The notes of a first visit. */
 const FIRST_NOTES = ["Buy milk", "Call Bob", "Water the plants"];
@@ -5868,7 +5877,8 @@ for (const pane of panes) {
     timeline?.showPresence(pane.client.name, Boolean(pane.client.isLive));
     if (pane.client.isUnknown) askForToken();
   });
-  pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user;
+  pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user
+    ?? (isGuest ? "alice" : undefined);
   $("panes").append(pane.root);
 }
 
@@ -5887,8 +5897,10 @@ async function claim(client) {
 }
 
 async function begin() {
+  if ((isGuest || isHost) && !visit) return askToJoin();
   $("place").textContent = `${place.container}, ${place.environment}`;
   document.body.classList.toggle("alone", isAlone);
+  document.body.classList.toggle("guest", isGuest);
   $("legend").append(...legendItems());
   if (isAlone) document.title = `${deviceName(cast[0].join("/"))} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
@@ -5898,6 +5910,7 @@ async function begin() {
   }
   await Promise.all(clients.map((client) => client.open()));
   followBoard();
+  if (isGuest) return acceptInvitation();
   if (isAlone) return;
   prepareActions();
   prepareCode();
@@ -5912,6 +5925,71 @@ async function welcome() {
   if (isTouring || clients.some((client) => client.isUnknown)) return;
   if (!clients.some((client) => client.notes().length)) await addFirstNotes();
   if (!$("message").textContent) say(INVITATION);
+  if (isHost) await invite();
+}
+
+// The audience
+
+/** Asks for the PIN. A link with the PIN or the host's secret enters at once. */
+async function askToJoin() {
+  document.body.classList.add("alone");
+  $("panes").hidden = true;
+  $("join").hidden = false;
+  const form = $("join").querySelector("form");
+  const input = /** @type {HTMLInputElement} */ (form.elements.namedItem("pin"));
+  const tryEntry = async (entry) => {
+    try {
+      await enter(entry);
+      history.replaceState(null, "", location.href.split("#")[0]);
+      location.reload();
+    } catch (error) {
+      $("join-trouble").textContent = error.message;
+      input.focus();
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    tryEntry({ pin: input.value });
+  });
+  const secret = location.hash.slice(1);
+  if (secret) await tryEntry(isHost ? { host: secret } : { pin: secret });
+  else input.focus();
+}
+
+/** Shares Alice's notes with all guests, and shows them how to join. */
+async function invite() {
+  const { privateDatabase } = phone.container;
+  const share = await privateDatabase.zoneShare("Notes")
+    ?? await privateDatabase.share("Notes", { title: "Notes", publicPermission: "READ_WRITE" });
+  phone.keepShare(share);
+  await enter({ host: visit.hostSecret, invitation: share.shortGUID ?? share.url });
+  const link = audienceAddress(visit.pin);
+  const shown = audienceAddress().replace(/#$/, "");
+  $("code").replaceChildren(qrImage(link), element("div", {},
+    element("p", {}, "Join with your phone: scan the code, or open ", element("b", {}, shown), " and enter the PIN"),
+    element("p", { className: "pin" }, visit.pin),
+    element("p", { className: "quiet" }, "Guests write into Alice's notes. Everything is deleted at the end.")));
+  say("The audience can join now.");
+  $("code").hidden = false;
+  document.body.dataset.invites = "yes";
+}
+
+/** Accepts the host's share, so that a guest sees Alice's notes. */
+async function acceptInvitation() {
+  const [client] = clients;
+  await until("this device to be connected", () => client.isSettled || client.isUnknown, 60, 50);
+  if (client.isUnknown) {
+    // The visit is of a demo that has ended.
+    leave();
+    location.reload();
+    return;
+  }
+  while (!client.sharedZones.length) {
+    // The host may not be ready yet.
+    const { invitation } = await askMeans().catch(() => ({}));
+    if (invitation) await acceptShare(client, invitation);
+    await pause(2_000);
+  }
 }
 
 async function addFirstNotes() {
@@ -6108,16 +6186,17 @@ function showScene({ number, title, state, text }, count) {
   line.replaceChildren(button);
 }
 
+const askMeans = async () => (await fetch("means.json", { cache: "no-store" })).json();
+
 /** Sets up the restart of the relay, which a relay in `--dev` may offer. */
 async function prepareRestart() {
-  const ask = async () => (await fetch("means.json", { cache: "no-store" })).json();
-  const known = await ask().catch(() => ({}));
+  const known = await askMeans().catch(() => ({}));
   if (!known.restart) return;
   means.restart = async () => {
-    const before = (await ask()).run;
+    const before = (await askMeans()).run;
     await fetch("restart", { method: "POST", headers: { "X-Zonecast-Demo": "restart" } }).catch(() => {});
     await until("the relay to restart", async () => {
-      const now = await ask().catch(() => undefined);
+      const now = await askMeans().catch(() => undefined);
       return now && now.run !== before;
     }, 30, 200);
   };
@@ -6126,6 +6205,14 @@ async function prepareRestart() {
 
 /** Offers a QR code for other devices, unless the page's address is local to this machine. */
 function prepareCode() {
+  if (isHost) {
+    // The audience depends on Alice's share.
+    for (const id of ["run-tour", "share", "permission", "stop", "reset"]) $(id).hidden = true;
+    $("phone").textContent = "Audience";
+    $("phone").hidden = false;
+    $("phone").addEventListener("click", () => { $("code").hidden = !$("code").hidden; });
+    return;
+  }
   if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) return;
   const one = new URL(location.href);
   one.searchParams.set("user", "alice");
@@ -6141,6 +6228,55 @@ function prepareCode() {
 }
 
 begin().catch(complain);
+
+"""##
+,
+"demo/guests.js": ##"""
+// The entry of a demo with an audience: guests enter with a PIN, the host's page with the secret of its link.
+
+const KEY = "zonecast-demo-visit";
+
+/**
+ * @typedef {{ container: string, apiToken: string, users: Record<string, string>, pin?: string, hostSecret?: string }} Visit
+ *   `users` has web auth tokens by user. Only the host has `pin` and `hostSecret`.
+ */
+
+const address = new URL(location.href);
+export const isHost = address.searchParams.has("host");
+export const isGuest = address.searchParams.has("join");
+
+/** @returns {Visit | undefined} The visit of this window, which ends with the window. */
+export function currentVisit() {
+  if (!isHost && !isGuest) return undefined;
+  const stored = sessionStorage.getItem(KEY);
+  return stored ? JSON.parse(stored) : undefined;
+}
+
+/**
+ * Enters the demo. Throws an error with a sentence for the user.
+ * @param {{ pin?: string, host?: string, invitation?: string }} entry
+ * @returns {Promise<Visit>}
+ */
+export async function enter(entry) {
+  const headers = { "Content-Type": "application/json", "X-Zonecast-Demo": "join" };
+  const answer = await fetch("join", { method: "POST", headers, body: JSON.stringify(entry) }).catch(() => {
+    throw new Error("The demo does not answer. It may have ended.");
+  });
+  if (!answer.ok) throw new Error(answer.status === 404 ? "This demo has no audience." : await answer.text());
+  const visit = { ...await answer.json(), hostSecret: entry.host };
+  sessionStorage.setItem(KEY, JSON.stringify(visit));
+  return visit;
+}
+
+/** Ends the visit of this window, whose demo has ended. */
+export function leave() { sessionStorage.removeItem(KEY); }
+
+/** The address for the audience; its QR code contains the PIN. */
+export function audienceAddress(pin = "") {
+  const link = new URL("?join", location.href.split(/[?#]/)[0]);
+  link.hash = pin;
+  return link.href;
+}
 
 """##
 ,
@@ -6186,6 +6322,14 @@ begin().catch(complain);
 </section>
 <p id="message" role="status"></p>
 <div id="code" hidden></div>
+<section id="join" hidden aria-labelledby="join-text">
+<p id="join-text">Enter the PIN that the screen of the demo shows.</p>
+<form>
+<label>PIN <input type="text" name="pin" required inputmode="numeric" pattern="[0-9]{6}" maxlength="6" autocomplete="off"></label>
+<button class="strong">Join</button>
+</form>
+<p id="join-trouble" role="alert"></p>
+</section>
 <section id="entry" hidden aria-labelledby="entry-text">
 <p id="entry-text"></p>
 <form>

@@ -13,17 +13,26 @@ package struct DemoPages: Sendable {
     private let files: WebFiles
     /// Kills the relay and starts it again.
     private let restart: (@Sendable () -> Void)?
+    private let guests: DemoGuests?
 
     /// - Parameters:
     ///   - isOpen: Whether `/demo/` is served.
     ///   - run: A value that differs with each start of the relay.
     ///   - files: The pages.
     ///   - restart: Kills the relay and starts it again; `nil` unless the relay runs with `--dev`.
-    package init(isOpen: Bool, run: String, files: WebFiles = WebFiles(), restart: (@Sendable () -> Void)? = nil) {
+    ///   - guests: Adds guests; `nil` unless the relay belongs to `zonecast demo --join`.
+    package init(
+        isOpen: Bool,
+        run: String,
+        files: WebFiles = WebFiles(),
+        restart: (@Sendable () -> Void)? = nil,
+        guests: DemoGuests? = nil
+    ) {
         self.isOpen = isOpen
         self.run = run
         self.files = files
         self.restart = restart
+        self.guests = guests
     }
 
     /// Serves the pages and passes other requests to `next`.
@@ -54,8 +63,13 @@ package struct DemoPages: Sendable {
             response.headers[.location] = "demo/"
             return response
         case "/demo/means.json":
-            let means = #"{"restart":\#(restart != nil),"run":"\#(run)"}"#
+            let invitation = guests?.invitation.map { #","invitation":"\#($0)""# } ?? ""
+            let means = #"{"restart":\#(restart != nil),"run":"\#(run)"\#(invitation)}"#
             return Self.answer(WebFiles.File(text: means, type: "application/json"))
+        case "/demo/join":
+            guard let guests else { return nil }
+            guard request.method == .post, Self.isFromDemoPage(request) else { return Self.notAllowed }
+            return guests.answer(request)
         case "/demo/restart":
             guard request.method == .post, let restart, Self.isOwnPage(request) else { return Self.notAllowed }
             restart()
@@ -66,13 +80,17 @@ package struct DemoPages: Sendable {
 
     /// Returns whether the demo's own page sent the request.
     ///
-    /// Pages of other sites cannot send the header without a preflight, and a foreign name that resolves to this machine is
-    /// not an accepted host.
+    /// A foreign name that resolves to this machine is not an accepted host.
     private static func isOwnPage(_ request: APIRequest) -> Bool {
-        guard let name = HTTPField.Name("X-Zonecast-Demo"), request.headers[name] == "restart",
+        guard isFromDemoPage(request),
             let hostName = HTTPField.Name("Host"), let host = request.headers[hostName]
         else { return false }
         return ["localhost", "127.0.0.1", "[::1]"].contains { host == $0 || host.hasPrefix($0 + ":") }
+    }
+
+    /// Returns whether the request has the header that pages of other sites cannot send without a preflight.
+    private static func isFromDemoPage(_ request: APIRequest) -> Bool {
+        HTTPField.Name("X-Zonecast-Demo").map { request.headers[$0] != nil } ?? false
     }
 
     /// Returns the last part of a path, with its folder if that is the demo's; a proxy's prefix is left out.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Logging
 import RelayAPI
+import RelayConsole
 import RelayCore
 import RelayServer
 import Synchronization
@@ -73,6 +74,9 @@ struct Serve: AsyncParsableCommand {
     )
     var webFiles: String?
 
+    @Option(help: ArgumentHelp("The file that zonecast demo --join writes for its relay.", visibility: .hidden))
+    var demoGuests: String?
+
     @Flag(help: "Stop when standard input closes, as it does when the parent process ends.")
     var stopWithInput = false
 
@@ -114,13 +118,17 @@ struct Serve: AsyncParsableCommand {
         if let refusal = FolderOwner.refusal(servingIn: settings.data) { throw CommandFailure(.notAllowed, refusal) }
         if stopWithInput { Self.stopWhenInputEnds() }
         Allocator.stopCountingOfSQLite()
-        var address = try await Self.serve(settings, reading, restart, try FolderLock(forRelayIn: settings.data))
+        let guests = try demoGuests.map {
+            try JSONDecoder().decode(DemoGuests.Settings.self, from: Data(contentsOf: URL(fileURLWithPath: $0)))
+        }
+        let first = try FolderLock(forRelayIn: settings.data)
+        var address = try await Self.serve(settings, reading, restart, guests, first)
         while let port = address.flatMap({ URLComponents(string: $0)?.port }) {
             // While it waits for the command, the relay has nothing to finish at a stop signal.
             for number in restart.stopSignals { signal(number, SIG_DFL) }
             let lock = try RelayPause.lockAgain(settings.data)
             settings.server.port = port
-            address = try await Self.serve(settings, reading, restart, lock, isFirst: false)
+            address = try await Self.serve(settings, reading, restart, guests, lock, isFirst: false)
         }
     }
 
@@ -129,12 +137,18 @@ struct Serve: AsyncParsableCommand {
         _ settings: ServeSettings,
         _ reading: ConfigurationReading,
         _ restart: SimulatedCrash,
+        _ guests: DemoGuests.Settings?,
         _ lock: FolderLock,
         isFirst: Bool = true
     ) async throws -> String? {
         defer { lock.unlock() }
         let own = Mutex<String?>(nil)
-        let wasPaused = try await RunningRelay(settings, rows: reading.consoleRows, restart: restart) { address in
+        let wasPaused = try await RunningRelay(
+            settings,
+            rows: reading.consoleRows,
+            restart: restart,
+            guests: guests
+        ) { address in
             own.withLock { $0 = address }
             lock.note(address: address)
             if isFirst { Terminal.announce("ready \(address)") } else { Terminal.sayError("ready \(address)") }

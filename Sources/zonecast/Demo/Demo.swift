@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import RelayConsole
 import RelayServer
 import RelayStore
 
@@ -31,6 +32,15 @@ struct Demo: AsyncParsableCommand {
 
     @Flag(help: "Also open this relay's browser demo: three clients in one page.")
     var browser = false
+
+    @Flag(help: "Let an audience on the local network join with a PIN, in the browser. Asks before it listens there.")
+    var join = false
+
+    @Option(help: ArgumentHelp("With --join, the address of this machine to listen on.", valueName: "ip"))
+    var address: String?
+
+    @Flag(help: "With --join, do not ask.")
+    var yes = false
 
     @Flag(help: "Print one JSON object per line: seconds, who, what, detail. Plays the tour.")
     var json = false
@@ -96,19 +106,24 @@ struct Demo: AsyncParsableCommand {
             throw ValidationError("--seconds and --seed require --script chaos.")
         }
         if let seconds, !(1...600).contains(seconds) { throw ValidationError("--seconds takes 1 to 600.") }
+        guard join || (address == nil && !yes) else { throw ValidationError("--address and --yes require --join.") }
+        guard !join || (script == nil && record == nil && url == nil && !json && !plain && clients == 3) else {
+            throw ValidationError("--join is used with --address, --port, --yes and --browser only.")
+        }
         if let record, DemoRecorder.Form(path: record) == nil {
             throw ValidationError("--record writes .cast and .svg; \(record) is neither.")
         }
     }
 
     func run() async throws {
+        if join { return try await runForAudience() }
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !DemoTerminal.isDumb
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
         let recorder = try record.flatMap { path in
             try DemoRecorder.Form(path: path).map { try DemoRecorder(path: path, form: $0) }
         }
-        if url == nil, port != 0 { try await checkPort() }
+        if url == nil, port != 0 { try await checkPort(port) }
         let folder = DemoFolder.path()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = TerminationSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
@@ -137,14 +152,48 @@ struct Demo: AsyncParsableCommand {
         }
     }
 
+    /// Serves an audience until a signal ends the demo.
+    private func runForAudience() async throws {
+        var audience = try DemoJoin(address: address, port: port)
+        if port != 0 {
+            try await checkPort(port, on: audience.host)
+        } else if (try? await checkPort(DemoJoin.usualPort, on: audience.host)) != nil {
+            audience.port = DemoJoin.usualPort
+        }
+        if !yes { try audience.askBeforeListening() }
+        let folder = DemoFolder.path()
+        let relay = DemoRelay(
+            folder: folder + "/relay",
+            host: audience.host,
+            port: audience.port,
+            guests: folder + "/guests.json"
+        )
+        let signals = TerminationSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
+            relay.stop()
+            try? FileManager.default.removeItem(atPath: folder)
+        }
+        defer {
+            signals.end()
+            relay.stop()
+            try? FileManager.default.removeItem(atPath: folder)
+        }
+        try DemoFolder.make(folder)
+        let secrets = try audience.prepare(in: folder)
+        try await relay.start()
+        for line in DemoJoin.lines(relay.url.absoluteString, secrets) { Terminal.say(line) }
+        if browser { Self.open("\(relay.url.absoluteString)/demo/?host#\(secrets.hostSecret)") }
+        try await relay.throwWhenEnded()
+    }
+
     /// The relay's own error text would be that of `zonecast serve`.
-    private func checkPort() async throws {
+    private func checkPort(_ port: Int, on host: String = "127.0.0.1") async throws {
         var wanted = ServerConfiguration()
-        (wanted.host, wanted.port) = ("127.0.0.1", port)
+        (wanted.host, wanted.port) = (host, port)
         if case .portTaken(let address)? = await ListenError.ofTrying(wanted) {
             throw CommandFailure(
                 .failed,
-                "\(address) is in use by another program. Without --port, the demo uses a free one."
+                "\(address) is in use by another program. "
+                    + (join ? "Name another one with --port." : "Without --port, the demo uses a free one.")
             )
         }
     }

@@ -12,16 +12,21 @@ final class DemoRelay: Sendable {
     }
 
     private let folder: String
+    private let host: String
+    /// For a demo with an audience, which needs a relay without `--dev`: the file with its secrets.
+    private let guests: String?
     private let state = Mutex(State())
 
     /// A relay on `folder`, which keeps its data across restarts; with `port` 0, it uses a free port.
-    init(folder: String, port: Int) {
+    init(folder: String, host: String = "127.0.0.1", port: Int, guests: String? = nil) {
         self.folder = folder
+        self.host = host
+        self.guests = guests
         state.withLock { $0.port = port }
     }
 
     var url: URL {
-        URL(string: "http://127.0.0.1:\(state.withLock { $0.port })") ?? URL(fileURLWithPath: "/")
+        URL(string: "http://\(host):\(state.withLock { $0.port })") ?? URL(fileURLWithPath: "/")
     }
 
     var isRunning: Bool { state.withLock { $0.process?.isRunning ?? false } }
@@ -33,10 +38,10 @@ final class DemoRelay: Sendable {
         let process = Process()
         process.executableURL = Self.program
         let port = state.withLock { $0.port }
-        process.arguments = [
-            "serve", "--dev", "--stop-with-input", "--listen", "127.0.0.1:\(port)", "--data", folder,
-        ]
-        process.environment = Self.environment
+        process.arguments =
+            ["serve", "--stop-with-input", "--listen", "\(host):\(port)", "--data", folder]
+            + (guests.map { ["--demo-guests", $0] } ?? ["--dev"])
+        process.environment = Self.environment(isForGuests: guests != nil)
         // The relay stops when its standard input closes, so it ends with the demo even if that is killed.
         let input = Pipe()
         process.standardInput = input
@@ -105,9 +110,10 @@ final class DemoRelay: Sendable {
         #endif
     }
 
-    /// All clients of a demo use one address, for which an ordinary relay allows fewer connections.
-    private static var environment: [String: String] {
+    private static func environment(isForGuests: Bool) -> [String: String] {
         let own = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }
+        if isForGuests { return own.merging(["ZONECAST_DEMO": "true"]) { $1 } }
+        // All clients of a demo use one address, for which an ordinary relay allows fewer connections.
         return own.merging(["ZONECAST_LIMITS_CONNECTIONS_PER_ADDRESS": "2000"]) { $1 }
     }
 

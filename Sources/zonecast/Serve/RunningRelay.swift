@@ -17,6 +17,8 @@ struct RunningRelay {
     let logger: Logger
     let restart: SimulatedCrash
     let failedCommit: FailedCommitHandler
+    /// For the relay of `zonecast demo --join`: its container and secrets.
+    let guests: DemoGuests.Settings?
     /// The configuration rows that the console displays.
     let rows: [ConsoleFacts.Setting]
     /// Called with the relay's URL once it accepts connections.
@@ -26,9 +28,11 @@ struct RunningRelay {
         _ settings: ServeSettings,
         rows: [ConsoleFacts.Setting],
         restart: SimulatedCrash,
+        guests: DemoGuests.Settings? = nil,
         onListening: @escaping @Sendable (String) -> Void
     ) {
         self.restart = restart
+        self.guests = guests
         self.rows = rows
         self.settings = settings
         self.onListening = onListening
@@ -303,7 +307,18 @@ extension RunningRelay {
             isOpen: settings.servesDemo,
             run: UUID().uuidString,
             files: WebFiles(folder: settings.webFiles),
-            restart: settings.isDev ? restart.action : nil
+            restart: settings.isDev ? restart.action : nil,
+            guests: guests.flatMap { guests in
+                ContainerID(guests.container).map {
+                    DemoGuests(
+                        guests,
+                        in: ContainerEnvironment($0, .development),
+                        directory: coreServices.accounts,
+                        time: .system,
+                        random: .system
+                    )
+                }
+            }
         )
         let wire = pages.wrap(monitoring.requestMonitor.respond)
         return ConsoleMiddleware(settings.servesConsole ? parts : nil).wrap(ManagementMiddleware(parts).wrap(wire))

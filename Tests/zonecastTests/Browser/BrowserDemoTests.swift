@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import TestSupport
 import Testing
@@ -218,6 +219,58 @@ struct BrowserDemoTests {
             )
         }
         #expect(page.faults.isEmpty && second.faults.isEmpty)
+    }
+
+    @Test func anAudienceJoinsWithThePIN() throws {
+        let (demo, output) = (ChildProcess(), Pipe())
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        demo.executableURL = Command.program
+        demo.arguments = ["demo", "--join", "--address", "127.0.0.1"]
+        demo.environment = Command.cleanEnvironment(adding: ["TMPDIR": folder.path])
+        demo.standardInput = FileHandle.nullDevice
+        demo.standardOutput = output
+        try demo.run()
+        defer { kill(demo.processIdentifier, SIGTERM) }
+        var text = ""
+        while !text.contains("Ctrl-C"), case let more = output.fileHandleForReading.availableData, !more.isEmpty {
+            text += String(decoding: more, as: UTF8.self)
+        }
+        func value(_ name: String) throws -> String {
+            let line = try #require(text.split(separator: "\n").first { $0.hasPrefix(name) }, "\(text)")
+            return line.dropFirst(name.count).trimmingCharacters(in: .whitespaces)
+        }
+        let browser = try Chromium()
+        let host = try browser.open(value("Your screen"), width: 1280, height: 800)
+        try host.wait(for: "document.body?.dataset.invites === 'yes'")
+        #expect(try host.text("document.querySelector('#code .pin').textContent") == value("PIN"))
+        #expect(try host.text("document.querySelector('#code svg') !== null") == "true")
+        #expect(try host.text("document.documentElement.scrollHeight <= innerHeight") == "true")
+        try host.saveScreenshot("demo-host")
+        let guest = try browser.open(value("Audience"), width: 390, height: 844, isDark: true)
+        try guest.wait(for: "document.getElementById('join')?.hidden === false")
+        let pin = "document.querySelector('#join input')"
+        func tryPIN(_ text: String) throws {
+            try guest.text("(\(pin).value = '\(text)', setTimeout(() => \(pin).form.requestSubmit()), true)")
+        }
+        try tryPIN(value("PIN") == "111111" ? "222222" : "111111")
+        try guest.wait(for: "document.getElementById('join-trouble').textContent.includes('not the PIN')")
+        try guest.saveScreenshot("demo-join")
+        try tryPIN(value("PIN"))
+        try guest.wait(for: shows("guest1-phone", "Buy milk"))
+        try guest.text("document.querySelector('.zone:nth-child(2) .add input').focus()")
+        try guest.type("From the audience")
+        try guest.press("Enter")
+        try host.wait(for: shows("alice-laptop", "From the audience"))
+        try guest.saveScreenshot("demo-guest")
+        #expect(try guest.text("document.documentElement.scrollWidth <= innerWidth") == "true")
+        // The QR code's link has the PIN.
+        let second = try browser.open(value("Audience") + "#" + value("PIN"), width: 390, height: 844)
+        try second.wait(for: shows("guest2-phone", "From the audience"))
+        #expect(host.faults.isEmpty && guest.faults.isEmpty && second.faults.isEmpty, "\(host.faults) \(guest.faults)")
+        demo.signal(SIGINT)
+        demo.waitUntilExit()
+        #expect(demo.terminationStatus == 128 + SIGINT)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).isEmpty)
     }
 
     @Test func theClientModulePassesItsChecks() throws {

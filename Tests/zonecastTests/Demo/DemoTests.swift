@@ -90,11 +90,29 @@ import Testing
     @Test(arguments: [
         ["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--web-token", "alice=t"],
         ["--api-token", "t"], ["--port", "70000"], ["--seconds", "5"],
+        ["--address", "127.0.0.1"], ["--join", "--plain"],
     ])
     func wrongUsageIsRefused(_ arguments: [String]) throws {
         let demo = try Command.run(["demo"] + arguments)
         #expect(demo.status == 2)
         #expect(demo.errors.contains(arguments[0]))
+    }
+
+    @Test(.enabled(if: !NetworkAddress.all().isEmpty, "this machine has no address beyond loopback"))
+    func anAudienceIsNotLetInWithoutAsking() throws {
+        let address = try #require(NetworkAddress.all().first)
+        let demo = try Command.run(["demo", "--join"])
+        #expect(demo.status == 2 && demo.output.isEmpty)
+        #expect(demo.errors.contains("The demo will listen on \(address), "), "\(demo.errors)")
+        #expect(demo.errors.contains("Add --yes to confirm without a terminal."), "\(demo.errors)")
+    }
+
+    @Test func theAddressForAnAudienceMustBeOneOfThisMachine() throws {
+        let demo = try Command.run(["demo", "--join", "--yes", "--address", "203.0.113.9"])
+        #expect(demo.status == 2)
+        #expect(demo.errors.contains("203.0.113.9 is not an address of this machine."), "\(demo.errors)")
+        #expect(["10.1.2.3", "192.168.0.1", "172.16.0.1"].allSatisfy(NetworkAddress.isPrivate))
+        #expect(!["172.32.0.1", "203.0.113.9"].contains(where: NetworkAddress.isPrivate))
     }
 
     @Test func aClosedOutputEndsTheDemoSilently() throws {

@@ -15,7 +15,8 @@ const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 /** Sends the event `change` whenever displayed state has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string,
+   *   users?: Record<string, string> }} place `users` has web auth tokens by user.
    * @param {string} user
    * @param {string} device
    * @param {(entry: object) => void} journal Called with every step.
@@ -68,7 +69,7 @@ export class Client extends EventTarget {
     await this.store.write({ values: { deviceID } });
     this.container = new Container({
       container: this.place.container, environment: this.place.environment, apiToken: this.place.apiToken, deviceID,
-      webAuthToken: this.place.isDev ? `dev-${this.user}` : values.webAuthToken, retries: 0,
+      webAuthToken: this.place.isDev ? `dev-${this.user}` : this.place.users?.[this.user] ?? values.webAuthToken, retries: 0,
       url: new URL("..", import.meta.url).href,
       fetch: (address, options) => this.#fetch(address, options),
       onToken: (webAuthToken) => this.store.write({ values: { webAuthToken } }).catch(() => {}),

@@ -1,6 +1,7 @@
 // The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
+import { audienceAddress, currentVisit, enter, isGuest, isHost, leave } from "./guests.js";
 import { Pacer } from "./pacer.js";
 import { Pane, element } from "./pane.js";
 import { deviceName } from "./people.js";
@@ -13,17 +14,20 @@ import { World, pause, until } from "./world.js";
 const BOARD_SECONDS = 5;
 const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
+const visit = currentVisit();
 const place = {
-  container: asked("container") ?? "iCloud.org.zonecast.demo",
+  container: visit?.container ?? asked("container") ?? "iCloud.org.zonecast.demo",
   environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
-  apiToken: asked("apiToken"),
+  apiToken: visit?.apiToken ?? asked("apiToken"),
+  users: visit?.users,
   // Only a relay in `--dev` accepts calls without an API token. It accepts any user name.
-  isDev: !asked("apiToken"),
+  isDev: !visit && !asked("apiToken"),
   boardType: "Board",
 };
-const isAlone = Boolean(asked("user"));
+const guest = isGuest ? Object.keys(visit?.users ?? {})[0] : undefined;
+const isAlone = Boolean(asked("user")) || isGuest;
 const cast = isAlone
-  ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
+  ? [[guest ?? asked("user") ?? "guest", asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
 /** The notes of a first visit. */
 const FIRST_NOTES = ["Buy milk", "Call Bob", "Water the plants"];
@@ -61,7 +65,8 @@ for (const pane of panes) {
     timeline?.showPresence(pane.client.name, Boolean(pane.client.isLive));
     if (pane.client.isUnknown) askForToken();
   });
-  pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user;
+  pane.ownerName = (zone) => clients.find((client) => client.userID === zone.zoneID.ownerRecordName)?.user
+    ?? (isGuest ? "alice" : undefined);
   $("panes").append(pane.root);
 }
 
@@ -80,8 +85,10 @@ async function claim(client) {
 }
 
 async function begin() {
+  if ((isGuest || isHost) && !visit) return askToJoin();
   $("place").textContent = `${place.container}, ${place.environment}`;
   document.body.classList.toggle("alone", isAlone);
+  document.body.classList.toggle("guest", isGuest);
   $("legend").append(...legendItems());
   if (isAlone) document.title = `${deviceName(cast[0].join("/"))} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
@@ -91,6 +98,7 @@ async function begin() {
   }
   await Promise.all(clients.map((client) => client.open()));
   followBoard();
+  if (isGuest) return acceptInvitation();
   if (isAlone) return;
   prepareActions();
   prepareCode();
@@ -105,6 +113,71 @@ async function welcome() {
   if (isTouring || clients.some((client) => client.isUnknown)) return;
   if (!clients.some((client) => client.notes().length)) await addFirstNotes();
   if (!$("message").textContent) say(INVITATION);
+  if (isHost) await invite();
+}
+
+// The audience
+
+/** Asks for the PIN. A link with the PIN or the host's secret enters at once. */
+async function askToJoin() {
+  document.body.classList.add("alone");
+  $("panes").hidden = true;
+  $("join").hidden = false;
+  const form = $("join").querySelector("form");
+  const input = /** @type {HTMLInputElement} */ (form.elements.namedItem("pin"));
+  const tryEntry = async (entry) => {
+    try {
+      await enter(entry);
+      history.replaceState(null, "", location.href.split("#")[0]);
+      location.reload();
+    } catch (error) {
+      $("join-trouble").textContent = error.message;
+      input.focus();
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    tryEntry({ pin: input.value });
+  });
+  const secret = location.hash.slice(1);
+  if (secret) await tryEntry(isHost ? { host: secret } : { pin: secret });
+  else input.focus();
+}
+
+/** Shares Alice's notes with all guests, and shows them how to join. */
+async function invite() {
+  const { privateDatabase } = phone.container;
+  const share = await privateDatabase.zoneShare("Notes")
+    ?? await privateDatabase.share("Notes", { title: "Notes", publicPermission: "READ_WRITE" });
+  phone.keepShare(share);
+  await enter({ host: visit.hostSecret, invitation: share.shortGUID ?? share.url });
+  const link = audienceAddress(visit.pin);
+  const shown = audienceAddress().replace(/#$/, "");
+  $("code").replaceChildren(qrImage(link), element("div", {},
+    element("p", {}, "Join with your phone: scan the code, or open ", element("b", {}, shown), " and enter the PIN"),
+    element("p", { className: "pin" }, visit.pin),
+    element("p", { className: "quiet" }, "Guests write into Alice's notes. Everything is deleted at the end.")));
+  say("The audience can join now.");
+  $("code").hidden = false;
+  document.body.dataset.invites = "yes";
+}
+
+/** Accepts the host's share, so that a guest sees Alice's notes. */
+async function acceptInvitation() {
+  const [client] = clients;
+  await until("this device to be connected", () => client.isSettled || client.isUnknown, 60, 50);
+  if (client.isUnknown) {
+    // The visit is of a demo that has ended.
+    leave();
+    location.reload();
+    return;
+  }
+  while (!client.sharedZones.length) {
+    // The host may not be ready yet.
+    const { invitation } = await askMeans().catch(() => ({}));
+    if (invitation) await acceptShare(client, invitation);
+    await pause(2_000);
+  }
 }
 
 async function addFirstNotes() {
@@ -301,16 +374,17 @@ function showScene({ number, title, state, text }, count) {
   line.replaceChildren(button);
 }
 
+const askMeans = async () => (await fetch("means.json", { cache: "no-store" })).json();
+
 /** Sets up the restart of the relay, which a relay in `--dev` may offer. */
 async function prepareRestart() {
-  const ask = async () => (await fetch("means.json", { cache: "no-store" })).json();
-  const known = await ask().catch(() => ({}));
+  const known = await askMeans().catch(() => ({}));
   if (!known.restart) return;
   means.restart = async () => {
-    const before = (await ask()).run;
+    const before = (await askMeans()).run;
     await fetch("restart", { method: "POST", headers: { "X-Zonecast-Demo": "restart" } }).catch(() => {});
     await until("the relay to restart", async () => {
-      const now = await ask().catch(() => undefined);
+      const now = await askMeans().catch(() => undefined);
       return now && now.run !== before;
     }, 30, 200);
   };
@@ -319,6 +393,14 @@ async function prepareRestart() {
 
 /** Offers a QR code for other devices, unless the page's address is local to this machine. */
 function prepareCode() {
+  if (isHost) {
+    // The audience depends on Alice's share.
+    for (const id of ["run-tour", "share", "permission", "stop", "reset"]) $(id).hidden = true;
+    $("phone").textContent = "Audience";
+    $("phone").hidden = false;
+    $("phone").addEventListener("click", () => { $("code").hidden = !$("code").hidden; });
+    return;
+  }
   if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) return;
   const one = new URL(location.href);
   one.searchParams.set("user", "alice");

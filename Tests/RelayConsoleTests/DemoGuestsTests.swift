@@ -1,0 +1,115 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayConsole
+import RelayCore
+import RelayStore
+import TestSupport
+import Testing
+
+/// Guests of a demo enter with a PIN, at a limited rate.
+@Suite struct DemoGuestsTests {
+    private let folder = ScratchFolder()
+    private let accounts: AccountStore
+    private let pages: DemoPages
+
+    private struct Visit: Decodable {
+        var container: String
+        var apiToken: String
+        var users: [String: String]
+        var pin: String?
+    }
+
+    init() throws {
+        accounts = try AccountStore(
+            folder: folder.path,
+            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+        )
+        let container = try #require(ContainerID("iCloud.org.zonecast.audience-1"))
+        try accounts.addContainer(container)
+        let settings = DemoGuests.Settings(
+            container: container.name,
+            apiToken: "token",
+            pin: "123456",
+            hostSecret: "secret"
+        )
+        let guests = DemoGuests(
+            settings,
+            in: ContainerEnvironment(container, .development),
+            directory: accounts,
+            time: TimeSource(now: TimeSource.system.now) { .zero },
+            random: .system
+        )
+        pages = DemoPages(isOpen: true, run: "1", guests: guests)
+    }
+
+    private func join(
+        _ body: String,
+        from address: String = "192.168.1.2",
+        isOwnPage: Bool = true
+    ) throws -> APIResponse {
+        var headers = HTTPFields()
+        let name = try #require(HTTPField.Name("X-Zonecast-Demo"))
+        if isOwnPage { headers[name] = "join" }
+        let request = APIRequest(
+            method: .post,
+            path: "/demo/join",
+            headers: headers,
+            body: Array(body.utf8),
+            remoteAddress: address
+        )
+        return try #require(pages.answer(request))
+    }
+
+    private func visit(_ answer: APIResponse) throws -> Visit {
+        #expect(answer.status == .ok)
+        return try JSONDecoder().decode(Visit.self, from: Data(answer.body))
+    }
+
+    @Test func eachGuestReceivesAUserWithoutTheHostsSecrets() throws {
+        let guests = try (1...2).map { _ in try visit(join(#"{"pin":"123456"}"#)) }
+        #expect(guests.map(\.users.keys.first) == ["guest1", "guest2"])
+        #expect(guests.allSatisfy { $0.apiToken == "token" && $0.pin == nil })
+        let host = try visit(join(#"{"host":"secret"}"#))
+        #expect(host.users.keys.sorted() == ["alice", "bob"] && host.pin == "123456")
+        // Another window of the host has the same users.
+        #expect(try visit(join(#"{"host":"secret"}"#)).users == host.users)
+    }
+
+    @Test(arguments: [#"{"pin":"123457"}"#, #"{"pin":""}"#, #"{"host":"other"}"#, "{}"])
+    func aWrongPINIsRefused(_ body: String) throws {
+        #expect(try join(body).status == .forbidden)
+    }
+
+    @Test func pagesOfOtherSitesCannotEnter() throws {
+        #expect(try join(#"{"pin":"123456"}"#, isOwnPage: false).status == .methodNotAllowed)
+        #expect(try join("nonsense").status == .badRequest)
+        #expect(DemoPages(isOpen: true, run: "1").answer(APIRequest(method: .post, path: "/demo/join"))?.status != .ok)
+    }
+
+    @Test func attemptsAreLimitedByAddressAndAltogether() throws {
+        for _ in 0..<10 { #expect(try join(#"{"pin":"000000"}"#).status == .forbidden) }
+        #expect(try join(#"{"pin":"123456"}"#).status == .tooManyRequests)
+        // Other guests still enter, until the limit for all is reached.
+        for number in 10..<60 {
+            #expect(try join(#"{"pin":"123456"}"#, from: "192.168.2.\(number)").status == .ok)
+        }
+        #expect(try join(#"{"pin":"123456"}"#, from: "192.168.3.1").status == .tooManyRequests)
+        // The host is not a guest.
+        #expect(try join(#"{"host":"secret"}"#).status == .ok)
+    }
+
+    @Test func onlyTheHostSetsTheInvitation() throws {
+        func means() throws -> String {
+            let answer = try #require(pages.answer(APIRequest(method: .get, path: "/demo/means.json")))
+            return String(decoding: answer.body, as: UTF8.self)
+        }
+        #expect(try join(#"{"pin":"123456","invitation":"theirs"}"#).status == .ok)
+        #expect(try !means().contains("invitation"))
+        #expect(try join(#"{"host":"secret","invitation":"a\"b"}"#).status == .ok)
+        #expect(try !means().contains("invitation"))
+        #expect(try join(#"{"host":"secret","invitation":"0AbC"}"#).status == .ok)
+        #expect(try means().contains(#""invitation":"0AbC""#))
+    }
+}
