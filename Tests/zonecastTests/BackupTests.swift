@@ -123,7 +123,7 @@ import Testing
         let tags = Set(lost.compactMap(\.recordChangeTag))
         let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
         #expect(tags.isDisjoint(with: fresh), "no change tag is issued twice")
-        #expect(again.stop().status == 0)
+        #expect(relay.stop().status == 0)
     }
 
     @Test func theSizeOfABackupIncludesItsAssets() throws {
