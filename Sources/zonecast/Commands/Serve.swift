@@ -124,9 +124,15 @@ struct Serve: AsyncParsableCommand {
         let first = try FolderLock(forRelayIn: settings.data)
         var address = try await Self.serve(settings, reading, restart, guests, first)
         while let port = address.flatMap({ URLComponents(string: $0)?.port }) {
-            // While it waits for the command, the relay has nothing to finish at a stop signal.
-            for number in restart.stopSignals { signal(number, SIG_DFL) }
+            // While it waits for the command, the relay has nothing to finish at a stop signal. The handlers must be put back:
+            // the signal library installs them once.
+            let handlers = restart.stopSignals.map { number in
+                var (standard, handler) = (sigaction(), sigaction())
+                sigaction(number, &standard, &handler)
+                return (number, handler)
+            }
             let lock = try RelayPause.lockAgain(settings.data)
+            for (number, var handler) in handlers { sigaction(number, &handler, nil) }
             settings.server.port = port
             address = try await Self.serve(settings, reading, restart, guests, lock, isFirst: false)
         }

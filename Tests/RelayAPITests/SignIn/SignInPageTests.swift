@@ -251,7 +251,7 @@ import Testing
         let lonely = try token(callback: nil)
         let answer = try await browser.open(try await browser.link(apiToken: lonely, in: world.home))
         #expect(answer.status == .badRequest)
-        #expect(browser.page.contains("zonecast token create --callback-url"))
+        #expect(browser.page.contains("needs a callback address"))
     }
 
     @Test func enteredTextIsEscaped() async throws {
