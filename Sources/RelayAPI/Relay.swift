@@ -140,8 +140,8 @@ package final class Relay: Sendable {
             if !isDirect { continuation.resume(returning: nil) }
         }
         if let direct { return direct }
-        if let place = Pages.Page(request.path) { return await pages.respond(to: request, at: place) }
-        if let place = SharePagePath(request.path) { return await pages.respond(to: request, at: place) }
+        if let page = Pages.Page(request.path) { return await pages.respond(to: request, at: page) }
+        if let path = SharePagePath(request.path) { return await pages.respond(to: request, at: path) }
         if let purpose = AssetService.purpose(request.path) { return await respondToAssetRequest(request, purpose) }
         let id = requestID()
         if request.path == "*", request.method == .options {

@@ -135,7 +135,7 @@ final class ParsedZoneID: Sendable {
     }
 
     /// Returns whether the caller's JSON is the same as in the earlier request.
-    func matches(by json: JSONValue, of caller: UserID?) -> Bool {
+    func matches(_ json: JSONValue, caller: UserID?) -> Bool {
         self.caller == caller && json.hasText(given)
     }
 }

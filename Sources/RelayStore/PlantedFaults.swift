@@ -56,7 +56,7 @@ extension SQLiteStore {
     /// Answers or reports the batch before its commit, and returns whether it did: normally not.
     func commitsTooLate(_ batch: [any StoreWrite]) -> Bool {
         let (answers, tells) = (PlantedFault.answerBeforeCommit.isPlanted, PlantedFault.noticeBeforeCommit.isPlanted)
-        guard answers || tells, let later else { return false }
+        guard answers || tells, let scheduler else { return false }
         var done: Commit?
         _ = try? transaction { writer in
             batch.forEach { $0.run(in: writer) }
@@ -67,7 +67,7 @@ extension SQLiteStore {
         if answers { batch.forEach { $0.finish(nil) } }
         if tells, let done, !done.isEmpty { onCommit(done) }
         // Some steps later, so that other work runs in between.
-        wait(12, later) { [weak self] in
+        wait(12, scheduler) { [weak self] in
             guard let self, let done = try? self.transaction({ writer in batch.forEach { $0.run(in: writer) } })
             else { return }
             if answers, !done.isEmpty { self.onCommit(done) }
@@ -76,8 +76,8 @@ extension SQLiteStore {
         return true
     }
 
-    private func wait(_ turns: Int, _ later: @escaping CommitScheduler, _ body: @escaping @Sendable () -> Void) {
-        later { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, later, body) ?? () }
+    private func wait(_ turns: Int, _ scheduler: @escaping CommitScheduler, _ body: @escaping @Sendable () -> Void) {
+        scheduler { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, scheduler, body) ?? () }
     }
 }
 

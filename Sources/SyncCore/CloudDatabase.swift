@@ -27,18 +27,18 @@ package protocol CloudDatabase<Row, Zone>: Sendable {
 
 /// One page of a database's change feed.
 package struct DatabasePage: Sendable {
-    /// The reason why a zone was deleted.
-    ///
-    /// See Sync.md, "Ends of zones".
-    package typealias Loss = ZoneDeletionReason
-
     package var changed: [ZoneID]
-    package var deleted: [(zone: ZoneID, deletionReason: Loss)]
+    /// The reasons are explained in Sync.md, "Ends of zones".
+    package var deleted: [(zone: ZoneID, reason: ZoneDeletionReason)]
     package var token: SyncToken
     package var moreComing: Bool
 
-    package init(changed: [ZoneID], deleted: [(zone: ZoneID, deletionReason: Loss)], token: SyncToken, moreComing: Bool)
-    {
+    package init(
+        changed: [ZoneID],
+        deleted: [(zone: ZoneID, reason: ZoneDeletionReason)],
+        token: SyncToken,
+        moreComing: Bool
+    ) {
         self.changed = changed
         self.deleted = deleted
         self.token = token

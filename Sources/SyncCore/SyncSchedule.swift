@@ -133,14 +133,14 @@ package struct SyncSchedule: Sendable {
 
     /// - Parameters:
     ///   - settings: The settings.
-    ///   - heldUntil: The end of a `retryAfter` that was still running when the state was saved.
-    package init(settings: Settings = Settings(), heldUntil: Instant? = nil) {
+    ///   - retryNotBefore: The end of a `retryAfter` that was still running when the state was saved.
+    package init(settings: Settings = Settings(), retryNotBefore: Instant? = nil) {
         self.settings = settings
-        databaseNotBefore = heldUntil
+        databaseNotBefore = retryNotBefore
     }
 
     /// The time until which the relay asked the whole database to wait; to be saved across restarts.
-    package var heldUntil: Instant? { databaseNotBefore }
+    package var retryNotBefore: Instant? { databaseNotBefore }
 
     /// Returns the zones whose fetches are backing off.
     package func zonesBackingOff(at now: Instant) -> Set<ZoneID> {

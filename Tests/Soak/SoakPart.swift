@@ -122,8 +122,8 @@ extension SoakPart {
         let effects: [FaultyDisk.Fault.Effect] = [.losesPower, .fails, .isFull, .isCutShort]
         var (runs, done, objections) = (0, 0, [String]())
         let all = effects.flatMap { effect in (0..<StepTrials.stepCount).map { StepTrials(step: $0, effect: effect) } }
-        for trials in all where !slice.isOver && objections.count < 5 {
-            let report = try await trials.run(on: stage) { _ in !slice.isOver }
+        for trial in all where !slice.isOver && objections.count < 5 {
+            let report = try await trial.run(on: stage) { _ in !slice.isOver }
             runs += report.runs
             done += 1
             objections += report.objections

@@ -69,11 +69,11 @@ final class ModelClient {
     // MARK: The user
 
     func edit(_ id: RecordID, _ field: String, _ value: Int) {
-        let backingOff = mirror[id]
-        var fields = backingOff?.fields ?? [:]
+        let stored = mirror[id]
+        var fields = stored?.fields ?? [:]
         fields[field] = value
         mustArrive[id, default: [:]][field] = value
-        mirror[id] = Held(fields: fields, base: backingOff?.base ?? [:], tag: backingOff?.tag)
+        mirror[id] = Held(fields: fields, base: stored?.base ?? [:], tag: stored?.tag)
         outbox.add(.save, id)
         tell(.outboxChanged(isEmpty: false))
     }
@@ -179,9 +179,9 @@ final class ModelClient {
     }
 
     private func merge(_ id: RecordID, _ theirs: [String: Int], _ tag: Int?) {
-        guard let backingOff = mirror[id] else { return }
-        let merged = Merge.fields(base: backingOff.base, mine: backingOff.fields, theirs: theirs, preferring: .mine)
-        mirror[id] = Held(fields: tag == nil ? backingOff.fields : merged.fields, base: theirs, tag: tag)
+        guard let stored = mirror[id] else { return }
+        let merged = Merge.fields(base: stored.base, mine: stored.fields, theirs: theirs, preferring: .mine)
+        mirror[id] = Held(fields: tag == nil ? stored.fields : merged.fields, base: theirs, tag: tag)
     }
 
     private func zoneEnded(_ zone: ZoneID, _ syncFailure: SyncFailure?) {

@@ -16,9 +16,9 @@ extension JSONWriter {
             seconds == seconds.rounded() ? int(Int64(seconds)) : double(seconds)
         }
         if let url = error.redirectURL { member("redirectURL", url) }
-        if let deletionReason = error.formerZone {
+        if let reason = error.formerZone {
             key("formerZone")
-            object { $0.end(by: deletionReason) }
+            object { $0.end(by: reason) }
         }
     }
 
@@ -32,9 +32,9 @@ extension JSONWriter {
     }
 
     /// Writes that a zone is deleted; the member `reason` is a Zonecast extension.
-    mutating func end(by deletionReason: ZoneDeletionReason) {
+    mutating func end(by reason: ZoneDeletionReason) {
         member("deleted", true)
-        if let word = deletionReason.word { member("reason", word) }
+        if let word = reason.word { member("reason", word) }
     }
 
     /// Writes a zone dictionary.

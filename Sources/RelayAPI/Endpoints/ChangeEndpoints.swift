@@ -122,7 +122,7 @@ private struct ZonePageRequest {
             limit: limit,
             isReversed: isReversed,
             recordTypes: recordTypes,
-            countsRemaining: countsRemaining ? allowance.records : nil,
+            remainingCountLimit: countsRemaining ? allowance.records : nil,
             maxBytes: allowance.bytes
         )
         let maxBytes = context.limits.answerBytes

@@ -55,8 +55,8 @@ extension IdempotencyKey {
         for operation in request.operations {
             switch operation {
             case .create(let zone): fingerprint.add(part: "create \(zone.zoneName)")
-            case .delete(let zone, let deletionReason):
-                fingerprint.add(part: "delete \(deletionReason.rawValue) \(zone.zoneName)")
+            case .delete(let zone, let reason):
+                fingerprint.add(part: "delete \(reason.rawValue) \(zone.zoneName)")
             case .leave(let zone): fingerprint.add(part: "leave \(zone.owner.recordName) \(zone.zoneName)")
             }
         }

@@ -131,7 +131,7 @@ extension RequestContext {
         get throws {
             guard let json = body["zoneID"] else { return nil }
             let caller = database.caller.user
-            if let latest = parsedHead.zone, latest.matches(by: json, of: caller) { return latest }
+            if let latest = parsedHead.zone, latest.matches(json, caller: caller) { return latest }
             let zone = ParsedZoneID(json, try zone(of: body), of: caller)
             // A large `zoneID` with useless members is not cached for the life of the connection.
             if json.rawBytes.count <= 1024 { parsedHead.zone = zone }

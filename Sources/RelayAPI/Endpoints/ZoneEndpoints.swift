@@ -74,11 +74,11 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
             switch outcome {
             case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
             case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
-            case .deleted(let id, let deletionReason):
+            case .deleted(let id, let reason):
                 writer.object {
                     $0.key("zoneID")
                     ZoneIDCodec.write(id, to: &$0)
-                    $0.end(by: deletionReason)
+                    $0.end(by: reason)
                 }
             }
         }
@@ -88,9 +88,9 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
 /// Reads the reason for a deletion, a Zonecast extension that is reported to the user's other devices.
 private func zoneLoss(_ operation: JSONValue) throws -> ZoneDeletionReason {
     guard let word = try operation["reason"]?.string() else { return .deleted }
-    let deletionReason = ZoneDeletionReason(word: word)
-    guard deletionReason != .deleted else {
+    let reason = ZoneDeletionReason(word: word)
+    guard reason != .deleted else {
         throw RelayError.badRequest("The reason of a deletion must be purged or encryptedDataReset, or be omitted.")
     }
-    return deletionReason
+    return reason
 }

@@ -25,9 +25,9 @@ extension NoticeTransport {
     }
 }
 
-/// One notice connection: its session, its registration with the hub, and the outlet that performs its effects.
+/// One notice connection: its session, its registration with the hub, and the transport that performs its effects.
 ///
-/// Confined to its event loop, including all calls of the outlet. Only `admit` suspends.
+/// Confined to its event loop, including all calls of the transport. Only `admit` suspends.
 package final class NoticeConnection {
     package let id: NoticeConnectionID
     /// `nil` until the device is admitted.
@@ -42,7 +42,7 @@ package final class NoticeConnection {
     private var request: APIRequest?
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
-    /// The outlet owns this connection; `closed` breaks the reference cycle.
+    /// The transport owns this connection; `closed` breaks the reference cycle.
     private var transport: (any NoticeTransport)?
     private var session: NoticeSession
     private var device: AdmittedDevice?
@@ -246,7 +246,7 @@ package final class NoticeConnection {
 
     /// Must be called when the transport has closed or begins to close.
     ///
-    /// Ends the session and releases the outlet.
+    /// Ends the session and releases the transport.
     package func closed() {
         tally.countDropped(session.waiting)
         _ = session.handle(.disconnected, at: uptime())

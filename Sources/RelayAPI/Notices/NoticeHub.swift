@@ -227,7 +227,7 @@ package final class NoticeHub: Sendable {
 
     /// Registers a device and begins to queue notices for it; closes an older connection of the same device.
     ///
-    /// Returns a mark for `subscriptionsRead`. Throws if the user has too many connections.
+    /// Returns a revision for `subscriptionsRead`. Throws if the user has too many connections.
     func join(
         _ device: AdmittedDevice,
         as connection: NoticeConnectionID,
@@ -317,19 +317,19 @@ package final class NoticeHub: Sendable {
         subscriptions: NoticeSubscriptions,
         noticeID: () -> String
     ) -> Notice? {
-        guard let reported = subscriptions.widest(covering: subject) else { return nil }
+        guard let widest = subscriptions.widest(covering: subject) else { return nil }
         var notice = Notice(
-            kind: reported.kind,
+            kind: widest.kind,
             container: address.store.container.name,
             environment: address.store.environment,
             noticeID: noticeID(),
             user: address.user,
             scope: subject.scope,
-            subscriptionID: reported.id,
+            subscriptionID: widest.id,
             zone: subject.zone,
             syncToken: syncToken
         )
-        notice.aps = reported.aps
+        notice.aps = widest.aps
         return notice
     }
 }

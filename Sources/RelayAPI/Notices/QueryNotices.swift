@@ -76,7 +76,7 @@ package final class QueryNotices: Sendable {
     var waitingCount: Int { waiting.withLock { $0.jobs.count } }
 
     /// Returns when all commits enqueued before have been matched.
-    package func settle() async {
+    package func waitUntilIdle() async {
         await withCheckedContinuation { add(.barrier($0)) }
     }
 

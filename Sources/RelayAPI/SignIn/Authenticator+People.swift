@@ -114,7 +114,7 @@ extension Authenticator {
     package func maintainSessions() throws(CredentialRefusal) {
         let used = cache.withLock { $0.takeUsed() }
         let now = time.now()
-        let isReliable = calendar.isReliable()
+        let isReliable = clockJumps.isReliable()
         try wrapping { () throws(DirectoryError) in
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
             guard isReliable else { return }

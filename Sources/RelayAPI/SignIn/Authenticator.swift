@@ -28,7 +28,7 @@ package final class Authenticator: Sendable {
     let passwordQueue = SignInQueue()
     /// The queue for other changes of accounts: fast, but each waits for the disk.
     let accountQueue = SignInQueue()
-    let calendar: ClockJumpDetector
+    let clockJumps: ClockJumpDetector
 
     package init(
         directory: any Directory,
@@ -46,7 +46,7 @@ package final class Authenticator: Sendable {
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)
         cache = Mutex(CredentialCache(settings: settings, generation: try directory.generation()))
-        calendar = ClockJumpDetector(time)
+        clockJumps = ClockJumpDetector(time)
     }
 
     /// Authenticates the caller of `request` for the container `home`.
@@ -399,10 +399,10 @@ extension Authenticator {
         in home: ContainerEnvironment,
         at uptime: Duration
     ) throws(CredentialRefusal) -> CachedServerKey {
-        let remembered = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in cache.serverKeys[id] }
-        if let remembered {
-            guard remembered.home == home else { throw .failed }
-            return remembered
+        let cached = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in cache.serverKeys[id] }
+        if let cached {
+            guard cached.home == home else { throw .failed }
+            return cached
         }
         let before = cache.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.serverKey(id) }

@@ -109,7 +109,7 @@ extension ConsoleAPI {
             schemaChanges = try schemas.promoting(applies: false).difference.changes.count
             audit = try parts.accounts.auditEntries(limit: 6).map { AuditAnswer($0) }
             problems = []
-            findings = parts.look?() ?? []
+            findings = parts.runChecks?() ?? []
             steps = []
             steps = try steps(call, home, hasTypes: development.types.count > 1)
             problems = problems(at: parts.time.now(), folder)

@@ -16,7 +16,7 @@ package struct ConsoleParts: Sendable {
     package var time: TimeSource
     package var files: WebFiles
     /// Runs the checks of `zonecast doctor`; `nil` if they are not available.
-    package var look: (@Sendable () -> [Finding])?
+    package var runChecks: (@Sendable () -> [Finding])?
     /// The push services; `nil` if none is set up.
     package var push: (any PushGateway)?
 
@@ -50,7 +50,7 @@ package struct ConsoleParts: Sendable {
         time: TimeSource,
         files: WebFiles = WebFiles(),
         push: (any PushGateway)? = nil,
-        look: (@Sendable () -> [Finding])? = nil
+        runChecks: (@Sendable () -> [Finding])? = nil
     ) {
         self.accounts = accounts
         self.stores = stores
@@ -63,7 +63,7 @@ package struct ConsoleParts: Sendable {
         self.time = time
         self.files = files
         self.push = push
-        self.look = look
+        self.runChecks = runChecks
     }
 }
 

@@ -16,7 +16,7 @@ package struct ZoneChanges: Sendable {
     /// The record types to return; `nil` returns all.
     package var recordTypes: Set<String>?
     /// The maximum number of records to count for `Page.remaining`; `nil` if the client did not request the count.
-    package var countsRemaining: Int?
+    package var remainingCountLimit: Int?
     /// The maximum bytes of records to read; a page that reaches it ends, with more to come.
     package var maxBytes: Int
 
@@ -27,7 +27,7 @@ package struct ZoneChanges: Sendable {
         limit: Int,
         isReversed: Bool = false,
         recordTypes: Set<String>? = nil,
-        countsRemaining: Int? = nil,
+        remainingCountLimit: Int? = nil,
         maxBytes: Int = .max
     ) {
         self.zone = zone
@@ -36,7 +36,7 @@ package struct ZoneChanges: Sendable {
         self.limit = limit
         self.isReversed = isReversed
         self.recordTypes = recordTypes
-        self.countsRemaining = countsRemaining
+        self.remainingCountLimit = remainingCountLimit
         self.maxBytes = maxBytes
     }
 
@@ -102,10 +102,10 @@ package struct ZoneChanges: Sendable {
         }
         var page = Page(zone: zone, token: end, moreComing: scan.moreComing)
         page.bytes = scan.bytes
-        if let countsRemaining, !isReversed {
+        if let remainingCountLimit, !isReversed {
             page.remaining =
-                scan.moreComing ? try reader.countLive(in: zone, after: scan.last, atMost: countsRemaining) : 0
-            page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRemaining)
+                scan.moreComing ? try reader.countLive(in: zone, after: scan.last, atMost: remainingCountLimit) : 0
+            page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : remainingCountLimit)
         }
         return page
     }

@@ -105,7 +105,7 @@ extension Query {
     }
 
     /// Returns the query for one zone, with references reduced to record names.
-    package func asked(of zone: ZoneID) -> Query {
+    package func restricted(to zone: ZoneID) -> Query {
         guard namesZones else { return self }
         var query = mappingReferences { reference in
             // No record has an empty name, so it matches nothing.

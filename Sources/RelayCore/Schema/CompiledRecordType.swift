@@ -108,11 +108,11 @@ struct GrowingType {
             throw .badRequest("Field '\(name)' is a \(fieldType.tag): references and assets cannot be encrypted.")
         }
         let declared = RecordType.Field(fieldType, isEncrypted: field.isEncrypted)
-        if let removedFields = known.removedFields[name],
-            removedFields.type != fieldType || removedFields.isEncrypted != field.isEncrypted
+        if let removed = known.removedFields[name],
+            removed.type != fieldType || removed.isEncrypted != field.isEncrypted
         {
             throw .badRequest(
-                "Field '\(name)' of record type '\(known.name)' was \(FieldDeclaration(removedFields).text) before it was removed "
+                "Field '\(name)' of record type '\(known.name)' was \(FieldDeclaration(removed).text) before it was removed "
                     + "from the schema, and records may still contain such values. Its type can change only after 'zonecast schema reset'."
             )
         }

@@ -56,7 +56,7 @@ package struct RecordAliases: Hashable, Sendable {
     }
 
     /// Returns a query with shown names replaced by stored names.
-    package func asked(_ query: Query) -> Query {
+    package func withStoredNames(_ query: Query) -> Query {
         guard !isEmpty else { return query }
         var query = query
         for index in query.filters.indices {

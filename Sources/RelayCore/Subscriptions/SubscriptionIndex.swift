@@ -235,7 +235,7 @@ struct SubscriptionEntry {
     /// Returns whether a record of this zone matches.
     func matches(for values: QueryValues, in zone: ZoneID) -> Bool {
         guard let zoneQuery else { return match?.matches(for: values) ?? false }
-        return QueryMatch(zoneQuery.query.asked(of: zone).filters, type: zoneQuery.type).matches(for: values)
+        return QueryMatch(zoneQuery.query.restricted(to: zone).filters, type: zoneQuery.type).matches(for: values)
     }
 
     func match(_ event: RecordEvents, _ record: StoredRecord) -> SubscriptionIndex.Match {

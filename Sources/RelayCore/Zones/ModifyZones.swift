@@ -78,7 +78,7 @@ package struct ModifyZones: Sendable {
                 let isRepeated = earlier?.contains(place) ?? false
                 outcomes.append(try isRepeated ? repeated(operation, in: writer) : run(operation, in: writer))
             } catch  where error.code == .tryAgainLater || error.code == .internalError {
-                throw error  // The store's own trouble takes the commit down, and all of it may be tried again.
+                throw error  // An error of the store itself fails the whole commit, which may be tried again.
             } catch {
                 outcomes.append(.failed(operation.zone, error))
             }
@@ -98,7 +98,7 @@ package struct ModifyZones: Sendable {
         case .create:
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             return .saved(zone)
-        case .delete(_, let deletionReason): return .deleted(id, deletionReason)
+        case .delete(_, let reason): return .deleted(id, reason)
         case .leave: return .deleted(id, .deleted)
         }
     }
@@ -113,12 +113,12 @@ package struct ModifyZones: Sendable {
                 throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
             }
             return .saved(try writer.makeZone(id, by: database.caller.deviceID))
-        case .delete(_, let deletionReason):
+        case .delete(_, let reason):
             guard !id.isDefault || isVisit else { throw .badRequest("The default zone cannot be deleted.") }
             guard var existing = try writer.zone(id) else { throw .zoneNotFound }
-            existing.deletionReason = deletionReason
+            existing.deletionReason = reason
             try writer.deleteZone(existing, by: database.caller.deviceID)
-            return .deleted(id, deletionReason)
+            return .deleted(id, reason)
         case .leave:
             try LeaveZone(zone: id, caller: database.caller, now: now).run(in: writer)
             return .deleted(id, .deleted)

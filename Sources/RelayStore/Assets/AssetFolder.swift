@@ -218,10 +218,10 @@ private final class FileIntake: AssetUpload {
     /// Opens the file again after `rest`, at its end.
     private func opened() throws -> Int32 {
         if let descriptor { return descriptor }
-        let retry = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
-        guard retry >= 0 else { throw DiskCalls.Failure("open") }
-        descriptor = retry
-        return retry
+        let reopened = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+        guard reopened >= 0 else { throw DiskCalls.Failure("open") }
+        descriptor = reopened
+        return reopened
     }
 
     func take(_ piece: [UInt8]) throws(RelayError) {

@@ -33,9 +33,9 @@ extension SQLiteStore {
 extension SQLiteWriter {
     /// The types that have an asset field.
     private var assetTypes: Set<String> {
-        if let known = memory.assetTypes, known.version == memory.schema.version { return known.names }
-        let names = memory.schema.assetTypes
-        memory.assetTypes = (memory.schema.version, names)
+        if let known = cache.assetTypes, known.version == cache.schema.version { return known.names }
+        let names = cache.schema.assetTypes
+        cache.assetTypes = (cache.schema.version, names)
         return names
     }
 

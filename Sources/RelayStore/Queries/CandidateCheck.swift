@@ -5,7 +5,7 @@ import RelayCore
 /// The checks for a record that an index has offered: first against other indexes, then on the record itself.
 struct CandidateCheck {
     private let run: QueryRun
-    private let probes: [(place: IndexSource, probe: KeyProbe)]
+    private let probes: [(source: IndexSource, probe: KeyProbe)]
     private let match: QueryMatch
     /// The list or text field that may offer a record several times, with the visited ranges.
     private let repeated: (target: IndexTarget, ranges: [KeyRange])?
@@ -23,11 +23,11 @@ struct CandidateCheck {
         ranges: [KeyRange]? = nil
     ) {
         self.run = run
-        var probes: [(place: IndexSource, probe: KeyProbe)] = []
+        var probes: [(source: IndexSource, probe: KeyProbe)] = []
         var rest: [Query.Filter] = []
         for filter in filters {
             if let keys, IndexTarget(filter) == target, filter.isAnswered(by: keys) { continue }
-            if let probe = filter.probe, case .entries(let number)? = run.place(of: IndexTarget(filter)) {
+            if let probe = filter.probe, case .entries(let number)? = run.source(of: IndexTarget(filter)) {
                 probes.append((.entries(number), probe))
             } else {
                 rest.append(filter)
@@ -46,8 +46,8 @@ struct CandidateCheck {
 
     /// Returns whether the other indexes contain this record as its filters require.
     func passesProbes(_ name: String) throws -> Bool {
-        for (place, probe) in probes {
-            guard case .entries(let number) = place else { continue }
+        for (source, probe) in probes {
+            guard case .entries(let number) = source else { continue }
             let isThere: (QueryKey) throws -> Bool = { key in
                 try run.reader.hasEntry(index: number, zone: run.zoneNumber, key: key, name: name)
             }

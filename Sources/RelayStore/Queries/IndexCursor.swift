@@ -20,7 +20,7 @@ struct IndexEntry: Hashable, Sendable {
 ///
 /// Reads in growing portions, so that any number of cursors can use the same statement and a short page costs little.
 struct IndexCursor {
-    private let place: IndexSource
+    private let source: IndexSource
     private let zone: Int64
     private let range: KeyRange
     private let isAscending: Bool
@@ -35,14 +35,14 @@ struct IndexCursor {
 
     /// Begins at `start`, which need not exist; `nil` means the first entry in the visiting order.
     init(
-        _ place: IndexSource,
+        _ source: IndexSource,
         zone: Int64,
         range: KeyRange,
         ascending: Bool = true,
         start: IndexEntry? = nil,
         in database: Database
     ) {
-        self.place = place
+        self.source = source
         self.zone = zone
         self.range = range
         self.isAscending = ascending
@@ -73,7 +73,7 @@ struct IndexCursor {
         portion.removeAll(keepingCapacity: true)
         next = 0
         guard !isAtEnd else { return }
-        let scan = IndexScan(place, zone: zone, range: range, from: from.map { ($0, includesFrom) }, isAscending)
+        let scan = IndexScan(source, zone: zone, range: range, from: from.map { ($0, includesFrom) }, isAscending)
         let statement = try scan.statement(selecting: scan.columns, limit: size, in: database)
         defer { statement.reset() }
         while try statement.step() { portion.append(IndexEntry(key: statement.key(0), name: statement.text(1))) }
@@ -88,20 +88,20 @@ struct IndexCursor {
 
 /// The SQL that scans one range of an index; tests check its query plan.
 struct IndexScan {
-    let place: IndexSource
+    let source: IndexSource
     let zone: Int64
     let range: KeyRange
     let from: (entry: IndexEntry, isIncluded: Bool)?
     let isAscending: Bool
 
     init(
-        _ place: IndexSource,
+        _ source: IndexSource,
         zone: Int64,
         range: KeyRange,
         from: (entry: IndexEntry, isIncluded: Bool)? = nil,
         _ isAscending: Bool = true
     ) {
-        self.place = place
+        self.source = source
         self.zone = zone
         self.range = range
         self.from = from
@@ -109,7 +109,7 @@ struct IndexScan {
     }
 
     private var key: String {
-        switch place {
+        switch source {
         case .entries: "value"
         case .publicModified: "modified_at"
         }
@@ -128,7 +128,7 @@ struct IndexScan {
     /// the limit.
     private func text(selecting columns: String) -> String {
         var text: String
-        switch place {
+        switch source {
         case .entries: text = "SELECT \(columns) FROM field_value WHERE field = ?1 AND zone = ?2"
         // The zone is a literal, so that SQLite uses the partial index.
         case .publicModified:
@@ -156,7 +156,7 @@ struct IndexScan {
     }
 
     private func bind(to statement: SQL, limit: Int) {
-        switch place {
+        switch source {
         case .entries(let number): statement.bind(1, number)
         case .publicModified(let type): statement.bind(1, type)
         }

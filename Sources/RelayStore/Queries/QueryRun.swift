@@ -15,7 +15,7 @@ final class QueryRun {
     let reader: SQLiteReader
     /// The query for the zone being visited.
     private(set) var query: Query
-    private let asked: Query
+    private let requested: Query
     let order: QueryOrder
     let type: RecordType
     let typeNumber: Int64
@@ -44,7 +44,7 @@ final class QueryRun {
     ) throws {
         self.reader = reader
         self.query = query
-        asked = query
+        requested = query
         self.type = type.definition
         typeNumber = type.number
         self.after = after
@@ -65,7 +65,7 @@ final class QueryRun {
                 if page.isFull { break }
             }
             self.zone = zone
-            query = zone.aliases.asked(asked.asked(of: zone.id))
+            query = zone.aliases.withStoredNames(requested.restricted(to: zone.id))
             try visit()
         }
         return page.page
@@ -74,7 +74,7 @@ final class QueryRun {
     // MARK: One zone
 
     private func visit() throws {
-        let planner = QueryPlanner(query: query, order: order, tuning: tuning, isReady: { self.place(of: $0) != nil })
+        let planner = QueryPlanner(query: query, order: order, tuning: tuning, isReady: { self.source(of: $0) != nil })
         if let names = planner.names { return try visit(.names(names)) }
         let options = try counted(planner.options)
         missing = planner.missing(options)
@@ -83,7 +83,7 @@ final class QueryRun {
 
     /// Returns the options whose index is ready, with their entries counted, roughly at first.
     private func counted(_ options: [QueryOption]) throws -> [QueryOption] {
-        var ready = options.filter { place(of: $0.target) != nil }
+        var ready = options.filter { source(of: $0.target) != nil }
         // Without options there is nothing to count.
         for limit in [tuning.fewEntries, tuning.manyEntries] {
             for index in ready.indices { ready[index].count = try count(ready[index], upTo: limit) }
@@ -93,17 +93,17 @@ final class QueryRun {
     }
 
     func count(_ option: QueryOption, upTo limit: Int) throws -> Int {
-        guard let place = place(of: option.target) else { return limit }
+        guard let source = source(of: option.target) else { return limit }
         var count = 0
         for range in option.ranges where count < limit {
-            let scan = IndexScan(place, zone: zone.number, range: range)
+            let scan = IndexScan(source, zone: zone.number, range: range)
             count += try scan.count(upTo: limit - count, in: reader.database)
         }
         return count
     }
 
     /// Returns where the index is stored, if it is complete.
-    func place(of target: IndexTarget) -> IndexSource? {
+    func source(of target: IndexTarget) -> IndexSource? {
         // The public zone has its own index for this field, by which clients poll it.
         if target == .value(.system(.modified)), zone.number == 1 { return .publicModified(type: typeNumber) }
         guard let index = indexes[target], index.isReady else { return nil }
@@ -128,10 +128,10 @@ final class QueryRun {
     }
 
     private func visitByName(_ target: IndexTarget, _ keys: [QueryKey]) throws {
-        guard let place = place(of: target) else { return }
+        guard let source = source(of: target) else { return }
         let cursors = keys.map { key in
             IndexCursor(
-                place,
+                source,
                 zone: zone.number,
                 range: .only(key),
                 ascending: order.namesAscend,
@@ -148,18 +148,18 @@ final class QueryRun {
     }
 
     private func gather(_ target: IndexTarget, _ ranges: [KeyRange]) throws {
-        guard let place = place(of: target) else { return }
+        guard let source = source(of: target) else { return }
         let points = ranges.compactMap(\.point)
         if points.count == ranges.count {
             let check = CandidateCheck(query.filters, run: self, through: target, keys: points)
-            let cursors = ranges.map { IndexCursor(place, zone: zone.number, range: $0, in: reader.database) }
+            let cursors = ranges.map { IndexCursor(source, zone: zone.number, range: $0, in: reader.database) }
             var merged = MergedCursor(cursors, ascending: true)
             while let entry = try merged.advance() { try offer(entry, check) }
             return
         }
         let check = CandidateCheck(query.filters, run: self, through: target, ranges: ranges)
         for range in ranges {
-            var cursor = IndexCursor(place, zone: zone.number, range: range, in: reader.database)
+            var cursor = IndexCursor(source, zone: zone.number, range: range, in: reader.database)
             while let entry = try cursor.advance() { try offer(entry, check) }
         }
     }
@@ -279,8 +279,8 @@ extension QueryRun {
     /// Visits the entries of the first sort's index, or of the names, in the order of the results until the page is
     /// full.
     func visitInOrder(_ target: IndexTarget, _ range: KeyRange, _ check: CandidateCheck) throws {
-        guard let place = place(of: target) else { return }
-        try walk(place, range, sharing: [], check)
+        guard let source = source(of: target) else { return }
+        try visitInOrder(source, range, sharing: [], check)
     }
 
     /// Visits the records that have the keys `shared` in the earlier sorts, through the index of the next sort.
@@ -288,8 +288,12 @@ extension QueryRun {
     /// If many records have the same key and another sort follows, these are visited through that sort's index. A page
     /// sorted by a field with few different values and then by another field thus does not read all records with one
     /// value.
-    private func walk(_ place: IndexSource, _ range: KeyRange, sharing shared: [Shared], _ check: CandidateCheck) throws
-    {
+    private func visitInOrder(
+        _ source: IndexSource,
+        _ range: KeyRange,
+        sharing shared: [Shared],
+        _ check: CandidateCheck
+    ) throws {
         let level = shared.count
         let isAscending = order.sorts.isEmpty ? order.namesAscend : order.sorts[level].isAscending
         // Entries of one key come in the order of names, in the direction of the scan. That is not the order of the
@@ -297,7 +301,7 @@ extension QueryRun {
         let isLast = level + 1 >= order.sorts.count
         let isExact = isLast && order.namesAscend == isAscending
         var cursor = IndexCursor(
-            place,
+            source,
             zone: zoneNumber,
             range: range,
             ascending: isAscending,
@@ -309,11 +313,11 @@ extension QueryRun {
             if isBeyond(entry, sharing: shared, isExact) { return }
             if !isLast, entry.key != key {
                 key = entry.key
-                if let (next, known) = try nextIndex(after: place, sharing: shared, entry.key) {
-                    try walk(next, .everything, sharing: known, check)
+                if let (next, known) = try nextIndex(after: source, sharing: shared, entry.key) {
+                    try visitInOrder(next, .everything, sharing: known, check)
                     let rest = range.intersection(.after(entry.key, ascending: isAscending))
                     cursor = IndexCursor(
-                        place,
+                        source,
                         zone: zoneNumber,
                         range: rest,
                         ascending: isAscending,
@@ -352,19 +356,19 @@ extension QueryRun {
 
     /// Returns the index of the next sort, if so many records share this key that it is worth using.
     private func nextIndex(
-        after place: IndexSource,
+        after source: IndexSource,
         sharing shared: [Shared],
         _ key: QueryKey
     ) throws -> (IndexSource, [Shared])? {
-        guard case .entries(let index) = place, order.sorts[shared.count + 1].relativeLocation == nil else {
+        guard case .entries(let index) = source, order.sorts[shared.count + 1].relativeLocation == nil else {
             return nil
         }
-        let scan = IndexScan(place, zone: zoneNumber, range: .only(key))
+        let scan = IndexScan(source, zone: zoneNumber, range: .only(key))
         guard try scan.count(upTo: tuning.manyEntries, in: reader.database) == tuning.manyEntries else {
             return nil
         }
         let target = IndexTarget.value(order.sorts[shared.count + 1].field)
-        guard let next = self.place(of: target) else {
+        guard let next = self.source(of: target) else {
             missing.insert(target)
             return nil
         }
@@ -404,23 +408,23 @@ extension QueryRun {
     private static let fewInSquare = 16
 
     func visitByDistance(_ target: IndexTarget) throws {
-        guard let place = place(of: target), let sort = order.sorts.first, let center = sort.relativeLocation else {
+        guard let source = source(of: target), let sort = order.sorts.first, let center = sort.relativeLocation else {
             return
         }
         let check = CandidateCheck(query.filters, run: self, through: nil)
         // A record without a place is farther than any other: see `QueryOrder`.
         guard sort.isAscending else {
-            if try visitWithoutLocation(place, check) { try visitSquares(place, center, isAscending: false, check) }
+            if try visitWithoutLocation(source, check) { try visitSquares(source, center, isAscending: false, check) }
             return
         }
-        if start?.keys.first != .real(.infinity) { try visitSquares(place, center, isAscending: true, check) }
+        if start?.keys.first != .real(.infinity) { try visitSquares(source, center, isAscending: true, check) }
         if !page.isFull || page.entries.last?.position.keys.first == .real(.infinity) {
-            _ = try visitWithoutLocation(place, check)
+            _ = try visitWithoutLocation(source, check)
         }
     }
 
     private func visitSquares(
-        _ place: IndexSource,
+        _ source: IndexSource,
         _ center: Location,
         isAscending: Bool,
         _ check: CandidateCheck
@@ -438,10 +442,10 @@ extension QueryRun {
                 return
             }
             let range = KeyRange(cells: next.square.cells)
-            let count = try IndexScan(place, zone: zoneNumber, range: range)
+            let count = try IndexScan(source, zone: zoneNumber, range: range)
                 .count(upTo: Self.fewInSquare, in: reader.database)
             guard count == Self.fewInSquare, !next.square.quarters.isEmpty else {
-                var cursor = IndexCursor(place, zone: zoneNumber, range: range, in: reader.database)
+                var cursor = IndexCursor(source, zone: zoneNumber, range: range, in: reader.database)
                 while let entry = try cursor.advance() { try offer(entry, check) }
                 continue
             }
@@ -469,12 +473,12 @@ extension QueryRun {
     /// Visits records without a place, which all have the same distance.
     ///
     /// - Returns: whether the page may have room for records after them.
-    private func visitWithoutLocation(_ place: IndexSource, _ check: CandidateCheck) throws -> Bool {
+    private func visitWithoutLocation(_ source: IndexSource, _ check: CandidateCheck) throws -> Bool {
         let isLast = order.sorts.count == 1
         if let start, start.keys.first != .real(.infinity), !order.sorts[0].isAscending { return true }
         let begin = isLast && start?.keys.first == .real(.infinity) ? start?.recordName : nil
         var cursor = IndexCursor(
-            place,
+            source,
             zone: zoneNumber,
             range: .only(.absent),
             ascending: order.namesAscend,

@@ -84,13 +84,13 @@ extension SQLiteStore {
             (SQLiteReader.byName, "record_by_name"), (SQLiteReader.entry, "PRIMARY KEY"),
             (SQLiteReader.publicNames, "public_by_modified"), (SQLiteReader.zoneNames, "live_by_run"),
         ]
-        for (place, index) in [
+        for (source, index) in [
             (IndexSource.entries(1), "PRIMARY KEY"), (.publicModified(type: 1), "public_by_modified"),
         ] {
             for range in bounds {
                 for from in [nil, (entry, true), (entry, false)] {
                     for isAscending in [true, false] {
-                        let scan = IndexScan(place, zone: 1, range: range, from: from, isAscending)
+                        let scan = IndexScan(source, zone: 1, range: range, from: from, isAscending)
                         statements.append((scan.text(), index))
                     }
                 }

@@ -21,7 +21,7 @@ extension SQLiteWriter {
     ) throws {
         let kept = try cachedIndexes()
         guard !kept.ofType.isEmpty, let indexes = kept.ofType[type],
-            let definition = memory.schema.queryable(record.type)
+            let definition = cache.schema.queryable(record.type)
         else { return }
         let names = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
         let before = try replaced.flatMap { $0.isDeleted ? nil : try QueryValues($0, fields: names) }
@@ -75,7 +75,7 @@ extension SQLiteWriter {
 
     /// Returns the cached indexes, or reads them from the file.
     private func cachedIndexes() throws -> CachedIndexes {
-        if let kept = memory.indexes { return kept }
+        if let kept = cache.indexes { return kept }
         var kept = CachedIndexes()
         let statement = try SQL(FieldIndex.select + " WHERE dropped = 0", in: database)
         defer { statement.reset() }
@@ -83,7 +83,7 @@ extension SQLiteWriter {
             let index = FieldIndex(row: statement)
             kept.ofType[index.type, default: []].append(index)
         }
-        memory.indexes = kept
+        cache.indexes = kept
         return kept
     }
 
@@ -97,7 +97,7 @@ extension SQLiteWriter {
             var isComplete = true
             for (typeName, wanted) in Dictionary(grouping: wanted, by: \.recordType) {
                 guard let type = names.number(ofType: typeName),
-                    let definition = memory.schema.queryable(typeName)
+                    let definition = cache.schema.queryable(typeName)
                 else { continue }
                 var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
                 guard let least = indexes.map(\.builtTo).min() else { continue }
@@ -122,15 +122,15 @@ extension SQLiteWriter {
         )
         statement.bind(1, type)
         statement.bind(2, target.text)
-        statement.bind(3, memory.lastChange)
+        statement.bind(3, cache.lastChange)
         try statement.run()
-        memory.indexes = nil
+        cache.indexes = nil
         return FieldIndex(
             number: database.lastInsertedRowID,
             type: type,
             target: target,
             builtTo: 0,
-            goal: memory.lastChange
+            goal: cache.lastChange
         )
     }
 
@@ -168,7 +168,7 @@ extension SQLiteWriter {
             statement.bind(2, index.number)
             try statement.run()
         }
-        memory.indexes = nil
+        cache.indexes = nil
     }
 
     // MARK: Dropping
@@ -183,7 +183,7 @@ extension SQLiteWriter {
                 let statement = try SQL("UPDATE field_index SET dropped = 1 WHERE id = ?", in: database)
                 statement.bind(1, index.number)
                 try statement.run()
-                memory.indexes = nil
+                cache.indexes = nil
                 hasDroppedIndexes = true
             }
         }

@@ -45,7 +45,7 @@ final class CommitQueue: @unchecked Sendable {
     /// Runs commits in place of the thread.
     ///
     /// `isScheduled` is whether it has a call pending.
-    private let later: CommitScheduler?
+    private let scheduler: CommitScheduler?
     private var isScheduled = false
     private let onCommitTime: @Sendable (Int, Duration) -> Void
 
@@ -69,19 +69,19 @@ final class CommitQueue: @unchecked Sendable {
     ///   - onCommitTime: called with the number of writes in each batch and the duration of its commit.
     ///   - idle: does a small part of the deferred work and returns whether there is more. Called on the thread, never
     ///     during a commit; first at the start, then after `leaveIdleWork`.
-    ///   - later: runs commits in place of the thread, which is then not started.
+    ///   - scheduler: runs commits in place of the thread, which is then not started.
     init(
         name: String,
         commit: @escaping @Sendable (consuming [any StoreWrite]) -> BatchRemainder?,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool,
-        later: CommitScheduler? = nil
+        scheduler: CommitScheduler? = nil
     ) {
         self.commit = commit
         self.onCommitTime = onCommitTime
         self.idle = idle
-        self.later = later
-        guard later == nil else {
+        self.scheduler = scheduler
+        guard scheduler == nil else {
             hasEnded = true
             return
         }
@@ -115,7 +115,7 @@ final class CommitQueue: @unchecked Sendable {
             condition.unlock()
             return false
         }
-        guard later == nil else {
+        guard scheduler == nil else {
             waiting.append(write)
             condition.unlock()
             scheduleCommit()
@@ -151,7 +151,7 @@ final class CommitQueue: @unchecked Sendable {
     /// - Returns: how long a commit takes at present.
     @discardableResult
     func close() -> Duration {
-        if later != nil { repeat { commitNow() } while depth > 0 }
+        if scheduler != nil { repeat { commitNow() } while depth > 0 }
         return condition.withLock {
             isClosed = true
             condition.broadcast()
@@ -174,7 +174,7 @@ final class CommitQueue: @unchecked Sendable {
             defer { isScheduled = true }
             return !isScheduled
         }
-        if mustSchedule { later?({ [weak self] in self?.commitNow() }) }
+        if mustSchedule { scheduler?({ [weak self] in self?.commitNow() }) }
     }
 
     /// Commits the queued writes on this thread, if there is no commit thread.

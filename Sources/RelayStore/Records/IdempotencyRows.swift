@@ -57,7 +57,7 @@ extension SQLiteWriter {
             var rows = try currentIdempotencyRows()
             rows.add()
             if rows.hasOld { rows.hasOld = try deleteIdempotencyRecords(before: rows.generation - 1) }
-            memory.idempotencyRows = rows
+            cache.idempotencyRows = rows
             let statement = try SQL("INSERT OR REPLACE INTO done_write VALUES (?, ?, ?, ?, ?)", in: database)
             statement.bind(1, rows.generation)
             statement.bind(2, try ensureNumber(of: user))
@@ -69,9 +69,9 @@ extension SQLiteWriter {
     }
 
     private func currentIdempotencyRows() throws -> IdempotencyRows {
-        if let rows = memory.idempotencyRows { return rows }
+        if let rows = cache.idempotencyRows { return rows }
         let rows = try IdempotencyRows(database, size: idempotencyRecordLimit)
-        memory.idempotencyRows = rows
+        cache.idempotencyRows = rows
         return rows
     }
 

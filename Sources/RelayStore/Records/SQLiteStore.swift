@@ -32,7 +32,7 @@ package final class SQLiteStore: Store {
     /// Whether reads may run on any thread.
     ///
     /// `false` for a store in memory, which has one connection, and for tests that run everything on one thread.
-    var hasOwnThreads: Bool { isShared && later == nil }
+    var hasOwnThreads: Bool { isShared && scheduler == nil }
     private let committed: Mutex<CommittedState>
     let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
@@ -40,10 +40,10 @@ package final class SQLiteStore: Store {
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's caches between two transactions; `nil` while a transaction uses them.
-    let memory: Mutex<SQLiteWriter.Cache?>
+    let cache: Mutex<SQLiteWriter.Cache?>
     let isStopped = Mutex(false)
     /// Runs commits in place of the queue's thread.
-    let later: CommitScheduler?
+    let scheduler: CommitScheduler?
     let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, creating it and its folder if necessary.
@@ -61,7 +61,7 @@ package final class SQLiteStore: Store {
     ///   - onCommitTime: called with the number of writes in a commit and its duration.
     ///   - onLostWrite: called once if the disk fails to keep a commit; the process should exit and start again.
     ///   - onDamage: called for each request that needs a damaged part of the file.
-    ///   - later: runs commits in place of the store's own thread.
+    ///   - scheduler: runs commits in place of the store's own thread.
     ///   - pause: the state in which this process last closed the file; `onCommit` then knows its subscriptions
     ///     already.
     /// - Throws: GRDB's error if the file cannot be opened.
@@ -76,13 +76,13 @@ package final class SQLiteStore: Store {
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping @Sendable () -> Void = {},
-        later: CommitScheduler? = nil,
+        scheduler: CommitScheduler? = nil,
         after pause: PausedStore? = nil
     ) throws {
         self.tuning = tuning
         self.idempotencyRecordLimit = idempotencyRecordLimit
-        self.later = later
-        connections = try StoreConnections(place, checkpointPages: checkpointPages, disk: disk, later: later)
+        self.scheduler = scheduler
+        connections = try StoreConnections(place, checkpointPages: checkpointPages, disk: disk, scheduler: scheduler)
         if case .file(let path) = place { try connections.flushLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
         assets = pause?.assets ?? place.assetFolder(draw, disk)
@@ -91,11 +91,11 @@ package final class SQLiteStore: Store {
         epochsNow = Mutex(state.epochs)
         hasBegun = Atomic(snapshot?.hasBegun ?? state.isNew)
         committed = Mutex(CommittedState(names: state.names, schema: state.schema))
-        var memory = SQLiteWriter.Cache(schema: state.schema, lastChange: snapshot?.lastChange ?? state.lastChange)
+        var cache = SQLiteWriter.Cache(schema: state.schema, lastChange: snapshot?.lastChange ?? state.lastChange)
         for watcher in state.queries {
-            memory.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
+            cache.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
         }
-        self.memory = Mutex(memory)
+        self.cache = Mutex(cache)
         if !state.queries.isEmpty, snapshot == nil {
             onCommit(Commit(subscriptions: state.queries, schema: state.schema))
         }
@@ -109,7 +109,7 @@ package final class SQLiteStore: Store {
             commit: { [weak self] in self?.commit($0) },
             onCommitTime: onCommitTime,
             idle: { [weak self] in self?.purge() ?? false },
-            later: later
+            scheduler: scheduler
         )
         self.queue.withLock { $0 = queue }
     }
@@ -253,12 +253,12 @@ package final class SQLiteStore: Store {
     /// back to an earlier state, the tokens and change tags issued since then therefore never get another meaning.
     private func beginEpoch() throws {
         guard !hasBegun.load(ordering: .relaxed) else { return }
-        guard let last = memory.withLock({ $0?.lastChange }) else { return }
+        guard let last = cache.withLock({ $0?.lastChange }) else { return }
         let next = draw()
         try connections.write { try Epochs.follow(by: next, after: last, in: $0) }
         epochsNow.withLock { $0 = $0.followed(by: next, after: last) }
         let leap = Self.leap(draw())
-        memory.withLock { $0?.lastChange += leap }
+        cache.withLock { $0?.lastChange += leap }
         hasBegun.store(true, ordering: .relaxed)
     }
 
@@ -305,14 +305,14 @@ package final class SQLiteStore: Store {
                     of: connection,
                     names: known.names,
                     // Moved: a second reference would make each transaction copy the caches.
-                    memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
+                    cache: cache.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
                     idempotencyRecordLimit: idempotencyRecordLimit,
                     assets: assets,
                     drawIdentity: draw
                 )
-                defer { lastChange = writer.memory.lastChange }
-                watchedTypes = writer.memory.watchedTypes
+                defer { lastChange = writer.cache.lastChange }
+                watchedTypes = writer.cache.watchedTypes
                 if connection.isTouched(database) { try writer.noticeSchema() }
                 try body(writer)
                 if let failure = writer.failure { throw failure }
@@ -322,13 +322,13 @@ package final class SQLiteStore: Store {
             return learn(from: writer, since: known)
         } catch {
             // What the failed transaction learned about zones is wrong. Its change numbers are not used again.
-            memory.withLock { memory in
+            cache.withLock { cache in
                 var fresh = SQLiteWriter.Cache(
                     schema: known.schema,
-                    lastChange: max(lastChange, memory?.lastChange ?? 0)
+                    lastChange: max(lastChange, cache?.lastChange ?? 0)
                 )
-                fresh.watchedTypes = watchedTypes ?? memory?.watchedTypes ?? [:]
-                memory = fresh
+                fresh.watchedTypes = watchedTypes ?? cache?.watchedTypes ?? [:]
+                cache = fresh
             }
             throw error
         }
@@ -344,7 +344,7 @@ package final class SQLiteStore: Store {
                 if kept.schema.version > $0.schema.version { $0.schema = kept.schema }
             }
         }
-        memory.withLock { $0 = kept }
+        cache.withLock { $0 = kept }
         let commit = writer.commit
         if writer.hasDroppedIndexes || commit.zones.contains(where: { $0.token == nil }) {
             queue.withLock { $0 }?.leaveIdleWork()

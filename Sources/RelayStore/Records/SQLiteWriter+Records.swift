@@ -18,7 +18,7 @@ extension SQLiteWriter {
         rootSearch = nil
         try attempt {
             // An earlier write of this commit may have changed the zone since the caller read it.
-            var zone = memory.zones[zone.number] ?? zone
+            var zone = cache.zones[zone.number] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
             // Inserts new records several at a time if there are enough of them.
@@ -36,7 +36,7 @@ extension SQLiteWriter {
                     try enter(record, over: before, in: zone)
                 }
                 if record.isShare { try updateShare(of: record, over: before, in: &zone) }
-                if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
+                if !cache.watchedTypes.isEmpty, cache.watchedTypes[record.type] != nil {
                     let known = before.map { recordForNotices($0) }
                     changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
                 }
@@ -55,9 +55,9 @@ extension SQLiteWriter {
             zone.lastChange = last
             if zone.isPublic, let time = records.last?.modified.at { zone.lastModified = max(zone.lastModified, time) }
             zone.use = zone.use + growth
-            memory.zones.keep(zone)
-            if let place = memory.use.index(forKey: zone.id.owner) {
-                memory.use.values[place] = memory.use.values[place] + growth
+            cache.zones.keep(zone)
+            if let place = cache.use.index(forKey: zone.id.owner) {
+                cache.use.values[place] = cache.use.values[place] + growth
             }
             stamped.insert(zone.number)
             note(zone, by: device, of: author)

@@ -27,7 +27,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var idempotencyRows: IdempotencyRows?
     }
 
-    var memory: Cache
+    var cache: Cache
     /// The numbers of zones whose stamps must be written before the commit, once each for all requests together.
     var stamped: Set<Int64> = []
     private var changedZones = ChangedZones()
@@ -66,14 +66,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         _ database: Database,
         of connection: StoreConnection,
         names: StoreNames,
-        memory: consuming Cache,
+        cache: consuming Cache,
         epoch: UInt64,
         idempotencyRecordLimit: Int,
         assets: AssetFolder,
         drawIdentity: @escaping () -> UInt64
     ) {
-        let schema = memory.schema
-        self.memory = memory
+        let schema = cache.schema
+        self.cache = cache
         self.epoch = epoch
         self.idempotencyRecordLimit = idempotencyRecordLimit
         self.assets = assets
@@ -82,7 +82,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     override var schema: Schema {
-        get throws(RelayError) { memory.schema }
+        get throws(RelayError) { cache.schema }
     }
 
     override func report(_ error: any Error) -> RelayError {
@@ -99,7 +99,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     private func writeStamps() throws {
         // In order of zone numbers, so that neighbouring rows are written together.
-        var rest = stamped.sorted().compactMap { memory.zones[$0] }[...]
+        var rest = stamped.sorted().compactMap { cache.zones[$0] }[...]
         while rest.count >= Self.stampsAtOnce {
             try write(rest.prefix(Self.stampsAtOnce), by: statement(.stampZones))
             rest = rest.dropFirst(Self.stampsAtOnce)
@@ -134,19 +134,19 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     private func isShared(_ zone: Int64) -> Bool {
-        !recipients.isEmpty || memory.zones.sharing(of: zone) != .nothing
+        !recipients.isEmpty || cache.zones.sharing(of: zone) != .nothing
     }
 
     /// Returns the caches for the next transaction, once this one is committed.
     func takeCache() -> Cache {
-        var taken = Cache(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
-        taken.watchedTypes = memory.watchedTypes
-        taken.assetTypes = memory.assetTypes
-        taken.userCount = memory.userCount
-        taken.idempotencyRows = memory.idempotencyRows
-        if memory.listeners.count <= 10_000 { swap(&taken.listeners, &memory.listeners) }
-        if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
-        if memory.use.count <= 10_000 { swap(&taken.use, &memory.use) }
+        var taken = Cache(schema: cache.schema, lastChange: cache.lastChange, indexes: cache.indexes)
+        taken.watchedTypes = cache.watchedTypes
+        taken.assetTypes = cache.assetTypes
+        taken.userCount = cache.userCount
+        taken.idempotencyRows = cache.idempotencyRows
+        if cache.listeners.count <= 10_000 { swap(&taken.listeners, &cache.listeners) }
+        if cache.zones.count <= 10_000 { swap(&taken.zones, &cache.zones) }
+        if cache.use.count <= 10_000 { swap(&taken.use, &cache.use) }
         return taken
     }
 
@@ -156,7 +156,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             zones: changedZones.changes,
             records: changedRecords,
             subscriptions: changedSubscriptions,
-            schema: memory.schema
+            schema: cache.schema
         )
     }
 
@@ -173,48 +173,48 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     override func storageUse(of owner: UserID) throws(RelayError) -> StorageUse {
-        if let use = memory.use[owner] { return use }
+        if let use = cache.use[owner] { return use }
         let use = try liveZones(of: owner).reduce(StorageUse()) { $0 + $1.use }
-        memory.use[owner] = use
+        cache.use[owner] = use
         return use
     }
 
     override var userCount: Int {
         get throws(RelayError) {
-            if let count = memory.userCount { return count }
+            if let count = cache.userCount { return count }
             let count = try committedUserCount()
-            memory.userCount = count
+            cache.userCount = count
             return count
         }
     }
 
     private func countUsers(_ more: Int, with zone: Zone) {
-        guard zone.id.isDefault, !zone.isPublic, let count = memory.userCount else { return }
-        memory.userCount = count + more
+        guard zone.id.isDefault, !zone.isPublic, let count = cache.userCount else { return }
+        cache.userCount = count + more
     }
 
     func hasAsset(_ hash: AssetHash) -> Bool { assets.isUsable(hash) }
 
     func takeChangeNumber() -> UInt64 {
-        memory.lastChange += 1
-        return memory.number(at: memory.lastChange)
+        cache.lastChange += 1
+        return cache.number(at: cache.lastChange)
     }
 
     override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
-        if let zone = memory.zones.select(to: id) { return zone }
+        if let zone = cache.zones.select(to: id) { return zone }
         let zone = try super.zone(id)
-        if let zone { memory.zones.keep(zone) }
+        if let zone { cache.zones.keep(zone) }
         return zone
     }
 
     override func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone? {
         guard var zone = try super.zone(id, sharedWith: user), let view = zone.view else { return nil }
-        if !view.isPartial, let known = memory.zones[id] { zone.lastChange = max(zone.lastChange, known.lastChange) }
+        if !view.isPartial, let known = cache.zones[id] { zone.lastChange = max(zone.lastChange, known.lastChange) }
         return zone
     }
 
     override func liveZones(of owner: UserID) throws(RelayError) -> [Zone] {
-        let zones = try super.liveZones(of: owner).map { memory.zones[$0.id] ?? $0 }
+        let zones = try super.liveZones(of: owner).map { cache.zones[$0.id] ?? $0 }
         return zones.sorted { $0.lastChange < $1.lastChange }
     }
 
@@ -232,7 +232,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
-            memory.zones.keep(zone)
+            cache.zones.keep(zone)
             countUsers(1, with: zone)
             try enterRun(of: change, zone: zone.number)
             changedZones.zoneCreated(zone)
@@ -253,9 +253,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             statement.bind(3, zone.number)
             try statement.run()
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
-            memory.zones.forget(zone)
+            cache.zones.forget(zone)
             countUsers(-1, with: zone)
-            memory.use[zone.id.owner] = nil
+            cache.use[zone.id.owner] = nil
             stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)
             changedZones.zoneDeleted(zone)

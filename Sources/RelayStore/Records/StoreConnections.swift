@@ -27,12 +27,12 @@ final class StoreConnections: Sendable {
 
     /// Opens the file, creating it if necessary; its folder must exist.
     ///
-    /// `later`, if given, runs the copying of the log in place of a queue.
+    /// `scheduler`, if given, runs the copying of the log in place of a queue.
     init(
         _ place: SQLiteStore.Place,
         checkpointPages: Int = usualCheckpoint,
         disk: DiskCalls = .system,
-        later: CommitScheduler? = nil
+        scheduler: CommitScheduler? = nil
     ) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
@@ -66,11 +66,11 @@ final class StoreConnections: Sendable {
                 StoreConnection(try DatabaseQueue(path: address, configuration: reading))
             }
             try queue.enableDurableLog()
-            let mostRest = later == nil ? 600 : checkpointPages / 4
+            let mostRest = scheduler == nil ? 600 : checkpointPages / 4
             let log = WriteAheadLog(checkpointPages: checkpointPages, mostRest: mostRest)
             writer.inDatabase { log.watch($0) }
             self.log = log
-            copier = Checkpointer(log, later: later) { [configuration] in
+            copier = Checkpointer(log, scheduler: scheduler) { [configuration] in
                 let connection = try DatabaseQueue(path: address, configuration: configuration)
                 try connection.enableDurableLog()
                 return connection

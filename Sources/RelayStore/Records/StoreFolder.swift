@@ -18,7 +18,7 @@ package final class StoreFolder: StoreCatalog {
     /// Called for each request that meets a damaged file.
     ///
     /// The arguments are the container and environment, the file's path, and the damaged places if they are known.
-    package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ registry: [String]) -> Void
+    package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ places: [String]) -> Void
 
     private let folder: String?
     private let draw: @Sendable () -> UInt64
@@ -27,11 +27,11 @@ package final class StoreFolder: StoreCatalog {
     private let onLostWrite: @Sendable () -> Void
     private let onDamage: DamageListener
     private let onShortage: @Sendable () -> Void
-    private let later: CommitScheduler?
+    private let scheduler: CommitScheduler?
     private let tuning: QueryTuning
     private let disk: DiskCalls
     private let checkpointPages: Int
-    private let mostOpen: Int
+    private let maxOpen: Int
     private let freeBytes: @Sendable (_ folder: String) -> UInt64?
     private let registry = Mutex(StoreRegistry())
     private let closing = DispatchQueue(label: "zonecast-close", qos: .utility)
@@ -44,36 +44,36 @@ package final class StoreFolder: StoreCatalog {
     ///   - tuning: the thresholds and time limits for queries.
     ///   - disk: the calls that write folders and assets.
     ///   - checkpointPages: the number of pages of a store's log that are copied into its file at once.
-    ///   - mostOpen: the maximum number of open stores; exceeded only while more are in use.
+    ///   - maxOpen: the maximum number of open stores; exceeded only while more are in use.
     ///   - onCommit: called with each commit's changes.
     ///   - onCommitTime: called with the number of writes in a commit and its duration.
     ///   - onLostWrite: called once for each store whose disk failed to keep a commit.
     ///   - onDamage: called for each request that needs a damaged part of a file.
     ///   - onShortage: called each time a store cannot be opened because the process has no file descriptor left.
     ///   - freeBytes: returns the free bytes on a folder's disk; `nil` if unknown.
-    ///   - later: runs commits in place of the stores' own threads.
+    ///   - scheduler: runs commits in place of the stores' own threads.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
         disk: DiskCalls = .system,
         checkpointPages: Int = 8_000,
-        mostOpen: Int = .max,
+        maxOpen: Int = .max,
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping DamageListener = { _, _, _ in },
         onShortage: @escaping @Sendable () -> Void = {},
         freeBytes: @escaping @Sendable (_ folder: String) -> UInt64? = { FreeSpace.bytes(in: $0) },
-        later: CommitScheduler? = nil
+        scheduler: CommitScheduler? = nil
     ) {
         self.folder = folder
-        self.later = later
+        self.scheduler = scheduler
         self.draw = draw
         self.tuning = tuning
         self.disk = disk
         self.checkpointPages = checkpointPages
-        self.mostOpen = max(1, mostOpen)
+        self.maxOpen = max(1, maxOpen)
         self.freeBytes = freeBytes
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
@@ -177,7 +177,7 @@ package final class StoreFolder: StoreCatalog {
     /// `isUse` is whether the call makes the store the most recently used one.
     private func sqliteStore(of home: ContainerEnvironment, isUse: Bool) throws(RelayError) -> SQLiteStore {
         if let store = registry.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
-        if registry.withLock({ $0.openCount }) >= mostOpen { closeIdle(downTo: mostOpen - 1) }
+        if registry.withLock({ $0.openCount }) >= maxOpen { closeIdle(downTo: maxOpen - 1) }
         let lock = registry.withLock { $0.lock(of: home) }
         let store = try lock.mutex.withLock { _ throws(RelayError) in
             // Another thread may have opened it meanwhile.
@@ -223,7 +223,7 @@ package final class StoreFolder: StoreCatalog {
             onCommitTime: onCommitTime,
             onLostWrite: onLostWrite,
             onDamage: { [onDamage, folder] in Self.reportDamage(home, folder, onDamage) },
-            later: later,
+            scheduler: scheduler,
             after: pause
         )
     }
@@ -260,8 +260,8 @@ package final class StoreFolder: StoreCatalog {
 
     /// Closes some stores in the background when the maximum is nearly reached, so that no request has to wait for it.
     private func closeOthers() {
-        let comfortable = mostOpen - mostOpen / 8
-        guard later == nil, registry.withLock({ $0.openCount }) > comfortable else { return }
+        let comfortable = maxOpen - maxOpen / 8
+        guard scheduler == nil, registry.withLock({ $0.openCount }) > comfortable else { return }
         closing.async { [self] in closeIdle(downTo: comfortable) }
     }
 

@@ -172,7 +172,7 @@ extension SQLiteStore {
         queue.withLock { $0.take() }?.close()
         // No more writes can run.
         let stamp = try? connections.read(StoredState.greatestStamp)
-        let lastChange = memory.withLock { $0?.lastChange }
+        let lastChange = cache.withLock { $0?.lastChange }
         let snapshot = stamp.flatMap { stamp in
             lastChange.map {
                 PausedStore.Snapshot(

@@ -180,9 +180,9 @@ extension SQLiteWriter {
     /// Updates the number of subscriptions per watched type when one is created, replaced or deleted.
     private func watch(_ type: String?, insteadOf id: String, of user: Int64, in scope: DatabaseScope) throws {
         if let old = try watchedType(ofSubscription: id, user: user, scope: scope) {
-            let count = memory.watchedTypes[old, default: 1] - 1
-            memory.watchedTypes[old] = count > 0 ? count : nil
+            let count = cache.watchedTypes[old, default: 1] - 1
+            cache.watchedTypes[old] = count > 0 ? count : nil
         }
-        if let type { memory.watchedTypes[type, default: 0] += 1 }
+        if let type { cache.watchedTypes[type, default: 0] += 1 }
     }
 }

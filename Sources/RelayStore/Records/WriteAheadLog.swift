@@ -164,17 +164,17 @@ final class Checkpointer: Sendable {
     private let state = Mutex(State())
     private let isCopying = Atomic(false)
     private let queue = DispatchQueue(label: "zonecast-checkpoint")
-    private let later: CommitScheduler?
+    private let scheduler: CommitScheduler?
 
     /// Creates a copier, which opens its connection on first use.
     ///
     /// - Parameters:
     ///   - log: the log to copy.
-    ///   - later: runs the copying in place of a queue.
+    ///   - scheduler: runs the copying in place of a queue.
     ///   - open: opens a connection that may write.
-    init(_ log: WriteAheadLog, later: CommitScheduler?, open: @escaping @Sendable () throws -> DatabaseQueue) {
+    init(_ log: WriteAheadLog, scheduler: CommitScheduler?, open: @escaping @Sendable () throws -> DatabaseQueue) {
         self.log = log
-        self.later = later
+        self.scheduler = scheduler
         self.open = open
     }
 
@@ -195,11 +195,11 @@ final class Checkpointer: Sendable {
     }
 
     private func run(_ work: @escaping @Sendable () -> Void) {
-        if let later { later(work) } else { queue.async(execute: work) }
+        if let scheduler { scheduler(work) } else { queue.async(execute: work) }
     }
 
     private func report(_ work: @escaping @Sendable () -> Void) {
-        if let later { later(work) } else { DispatchQueue.global().async(execute: work) }
+        if let scheduler { scheduler(work) } else { DispatchQueue.global().async(execute: work) }
     }
 
     private func copy() throws {

@@ -249,7 +249,7 @@ extension SQLiteWriter {
 
     func define(_ types: [String: RecordType]) throws(RelayError) {
         try attempt {
-            let old = memory.schema
+            let old = cache.schema
             for (name, type) in types {
                 try SchemaRows.write(
                     type,
@@ -257,20 +257,20 @@ extension SQLiteWriter {
                     number: try ensureNumber(ofType: name),
                     database
                 )
-                memory.schema.types[name] = type
+                cache.schema.types[name] = type
             }
-            try dropIndexes(from: old, to: memory.schema)
-            memory.schema.version += 1
-            try SchemaRows.write(version: memory.schema.version, database)
+            try dropIndexes(from: old, to: cache.schema)
+            cache.schema.version += 1
+            try SchemaRows.write(version: cache.schema.version, database)
         }
     }
 
     /// Adopts the schema in the file, which a command may have changed since the last commit.
     func noticeSchema() throws {
-        guard try SchemaRows.version(database) != memory.schema.version else { return }
-        memory.schema = try SchemaRows.read(database)
+        guard try SchemaRows.version(database) != cache.schema.version else { return }
+        cache.schema = try SchemaRows.read(database)
         for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
-        memory.indexes = nil
+        cache.indexes = nil
         hasDroppedIndexes = true
     }
 }

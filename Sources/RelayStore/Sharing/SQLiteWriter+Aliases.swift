@@ -94,7 +94,7 @@ extension SQLiteWriter {
             while try statement.step() { users.insert(try user(statement.int(0))) }
         }
         guard !users.isEmpty else { return }
-        memory.listeners[zone.number] = nil
+        cache.listeners[zone.number] = nil
         for user in users { try setAccess(of: user, to: zone, ended: false, at: change) }
     }
 }

@@ -16,7 +16,7 @@ extension SQLiteWriter {
             let old = try cover(ofEntry: record.name, in: zone)
             let new = try cover(of: record.name, &update)
             try move(record.name, ofNumber: record.change, from: old, to: new, at: record.change, &update)
-            if memory.watchedTypes[record.type] != nil {
+            if cache.watchedTypes[record.type] != nil {
                 hierarchyChanges[record.change] = HierarchyChange(before: old, after: new)
             }
             if old != new { try moveDescendants(of: record.name, to: new, &update) }
@@ -135,7 +135,7 @@ extension SQLiteWriter {
             if old != share {
                 let change = update.records[name]?.change ?? takeChangeNumber()
                 try move(name, ofNumber: record.change, from: old, to: share, at: change, &update)
-                if memory.watchedTypes[record.type] != nil, update.records[name] == nil {
+                if cache.watchedTypes[record.type] != nil, update.records[name] == nil {
                     noteMove(of: record, HierarchyChange(before: old, after: share), in: update.zone)
                 }
                 update.covers[name] = .some(share)

@@ -15,7 +15,7 @@ extension SQLiteWriter {
 
     /// Returns the users with whom a zone is shared; cached, since each commit to a shared zone needs them.
     func listeners(of zone: Zone) throws -> [Listener] {
-        if let known = memory.listeners[zone.number] { return known }
+        if let known = cache.listeners[zone.number] { return known }
         let statement = try SQL(
             "SELECT user, identity, change FROM shared_zone WHERE zone = ? AND ended = 0 ORDER BY user",
             in: database
@@ -32,14 +32,14 @@ extension SQLiteWriter {
                 )
             )
         }
-        memory.listeners[zone.number] = found
+        cache.listeners[zone.number] = found
         return found
     }
 
     /// Returns the participants whom a change of this zone concerns; reads nothing from the file if nothing is shared.
     func audience(of id: ZoneID) throws -> [CommittedChange.Participant] {
         let lost = recipients[id] ?? []
-        guard let zone = memory.zones[id], zone.sharing != .nothing else { return lost }
+        guard let zone = cache.zones[id], zone.sharing != .nothing else { return lost }
         let present: [CommittedChange.Participant] =
             switch zone.sharing {
             case .nothing: []

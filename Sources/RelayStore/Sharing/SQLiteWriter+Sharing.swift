@@ -50,7 +50,7 @@ extension SQLiteWriter {
             statement.bind(1, zone.number)
             try statement.run()
         }
-        memory.listeners[zone.number] = nil
+        cache.listeners[zone.number] = nil
     }
 
     private func endShare(_ share: Share, in zone: inout Zone, at change: UInt64) throws {
@@ -80,7 +80,7 @@ extension SQLiteWriter {
     ) throws {
         let (given, taken) = (Set(new.keys).subtracting(old.keys), Set(old.keys).subtracting(new.keys))
         guard !given.isEmpty || !taken.isEmpty else { return }
-        memory.listeners[zone.number] = nil
+        cache.listeners[zone.number] = nil
         for user in given { try setAccess(of: user, to: zone, ended: false, at: change) }
         for user in taken {
             // The user may still see another hierarchy of the zone; the zone gets a new identity for the user then.
@@ -144,7 +144,7 @@ extension SQLiteWriter {
         statement.bind(1, zone.sharing.rawValue)
         statement.bind(2, zone.number)
         try statement.run()
-        memory.zones.keep(zone)
+        cache.zones.keep(zone)
     }
 
     private func write(_ participants: [Share.Participant], of share: Int64) throws {

@@ -44,7 +44,7 @@ extension SQLiteWriter {
         var unshared: ZoneID?
         for index in changedRecords.indices where changedRecords[index].zone != unshared {
             let change = changedRecords[index]
-            guard let zone = memory.zones[change.zone], zone.sharing != .nothing else {
+            guard let zone = cache.zones[change.zone], zone.sharing != .nothing else {
                 unshared = change.zone
                 continue
             }
@@ -61,7 +61,7 @@ extension SQLiteWriter {
             }
         }
         for (record, hierarchyChange) in movedRecords {
-            guard let zone = memory.zones[record.zone] else { continue }
+            guard let zone = cache.zones[record.zone] else { continue }
             var moved = record
             moved.viewers = try viewers(hierarchyChange, in: zone, &people)
             if !moved.viewers.isEmpty { changedRecords.append(moved) }

@@ -154,12 +154,12 @@ package enum ClientRequest {
     /// `zones/modify`: creations first, then deletions, which in the shared database are `leave`, an extension of
     /// CloudKit.
     ///
-    /// `deletionReason` is the reason for the deletions; `operationID` is an idempotency key, as for records.
+    /// `reason` is the reason for the deletions; `operationID` is an idempotency key, as for records.
     package static func modify(
         creating: [ZoneID],
         deleting: [ZoneID],
         of scope: DatabaseScope,
-        deletionReason: ZoneDeletionReason = .deleted,
+        reason: ZoneDeletionReason = .deleted,
         operationID: String? = nil
     ) -> [UInt8] {
         let end = scope == .shared ? "leave" : "delete"
@@ -170,7 +170,7 @@ package enum ClientRequest {
             object.array(operations) { list, operation in
                 list.object {
                     $0.member("operationType", operation.0)
-                    if operation.0 == "delete", let word = deletionReason.word { $0.member("reason", word) }
+                    if operation.0 == "delete", let word = reason.word { $0.member("reason", word) }
                     $0.key("zone")
                     $0.object { zoneID(operation.1, &$0) }
                 }

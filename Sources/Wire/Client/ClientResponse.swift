@@ -177,8 +177,8 @@ extension ClientResponse {
             if let failure = try failure(entry, zone: id) {
                 result.append(.failed(id, failure))
             } else if try entry["deleted"]?.bool() == true {
-                let deletionReason = ZoneDeletionReason(word: try entry["reason"]?.string())
-                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), deletionReason))
+                let reason = ZoneDeletionReason(word: try entry["reason"]?.string())
+                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), reason))
             } else {
                 result.append(.zone(try zone(entry)))
             }

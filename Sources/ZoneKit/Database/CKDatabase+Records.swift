@@ -68,9 +68,14 @@ extension CKDatabase {
         let names = chunk.items.map { $0 == me ? myName : $0.recordName }
         let body = ClientRequest.lookup(names, in: zone.zone, desiredKeys: desiredKeys)
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let asked = connection.now
+        let requestTime = connection.now
         let document = try await call("records/lookup", body)
-        connection.didSee(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .lookup, of: scope, at: asked)
+        connection.didSee(
+            names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) },
+            .lookup,
+            of: scope,
+            at: requestTime
+        )
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // A record that the response omits is not necessarily deleted.
         var missing = CKError(.internalError, "The relay's response does not contain this record.")
@@ -217,10 +222,10 @@ extension CKDatabase {
         matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
     ) {
         guard let query = try query.query() else { return ([], nil) }
-        let asked = try await resolvingCaller(in: query)
+        let resolved = try await resolvingCaller(in: query)
         // The public database has only the default zone, so a query of all zones is not supported there.
         let zone = zoneID ?? (databaseScope == .public ? .default : nil)
-        let start = QueryPage(query: ClientRequest.encode(asked), zoneID: zone, marker: nil)
+        let start = QueryPage(query: ClientRequest.encode(resolved), zoneID: zone, marker: nil)
         return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
     }
 
@@ -281,7 +286,7 @@ extension CKDatabase {
             marker: start.marker
         )
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let asked = connection.now
+        let requestTime = connection.now
         let document = try await call("records/query", body)
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
         var unnamed: CKError?
@@ -303,7 +308,7 @@ extension CKDatabase {
             return try document.root["continuationMarker"]?.string()
         }
         if let unnamed { throw unnamed }
-        connection.didSee(results.lazy.map(\.0), .listing, of: scope, at: asked)
+        connection.didSee(results.lazy.map(\.0), .listing, of: scope, at: requestTime)
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)
@@ -461,7 +466,7 @@ extension CKDatabase {
                 of: scope,
                 atomically: atomically,
                 settings: settings,
-                remembered: settings.isRepeated ? .untilAnswered : .minutes
+                retention: settings.isRepeated ? .untilAnswered : .minutes
             )
         } catch {
             // The response to a failed atomic write is an error that lists all items.

@@ -84,10 +84,10 @@ extension CKDatabase {
         for start in stride(from: 0, to: ids.count, by: 200) {
             let part = ids[start..<min(start + 200, ids.count)]
             let connection = try session.connection()
-            let asked = connection.now
+            let requestTime = connection.now
             let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
             for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
-            connection.didSee(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: asked)
+            connection.didSee(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: requestTime)
         }
         for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
         return results
@@ -99,7 +99,7 @@ extension CKDatabase {
     public func allRecordZones() async throws -> [CKRecordZone] {
         let connection = try session.connection()
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let asked = connection.now
+        let requestTime = connection.now
         let document = try await call("zones/list")
         let zones: [CKRecordZone] = try zoneEntries(document).compactMap { entry in
             switch entry {
@@ -109,7 +109,7 @@ extension CKDatabase {
             case .failed(_, let failure): throw CKError(failure, at: .item)
             }
         }
-        connection.didSee(zones.lazy.map(\.zoneID), of: scope, at: asked)
+        connection.didSee(zones.lazy.map(\.zoneID), of: scope, at: requestTime)
         return zones
     }
 
@@ -167,7 +167,7 @@ extension CKDatabase {
                 try await modifyZones(
                     creating: part.first,
                     deleting: part.second,
-                    remembered: settings.isRepeated ? .untilAnswered : .minutes
+                    retention: settings.isRepeated ? .untilAnswered : .minutes
                 )
             }
             entries += try zoneEntries(document)
@@ -194,8 +194,8 @@ extension CKDatabase {
     /// Deletes a custom zone and reports the reason to the user's other devices.
     ///
     /// Succeeds if the zone does not exist.
-    package func end(_ zoneID: CKRecordZone.ID, because deletionReason: ZoneDeletionReason) async throws(CKError) {
-        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: deletionReason)
+    package func end(_ zoneID: CKRecordZone.ID, because reason: ZoneDeletionReason) async throws(CKError) {
+        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: reason)
         for case .failed(_, let failure) in try zoneEntries(document) {
             let error = CKError(failure, at: .item)
             if error.code != .zoneNotFound { throw error }
@@ -207,18 +207,18 @@ extension CKDatabase {
     package func modifyZones(
         creating: [ZoneID],
         deleting: [ZoneID],
-        because deletionReason: ZoneDeletionReason = .deleted,
-        remembered retention: IdempotencyCache.Retention = .untilAnswered
+        because reason: ZoneDeletionReason = .deleted,
+        retention: IdempotencyCache.Retention = .untilAnswered
     ) async throws(CKError) -> JSONDocument {
         let connection = try session.connection()
         do throws(CallFailure) {
             return try await connection.modify(
                 creating: creating,
                 deleting: deleting,
-                because: deletionReason,
+                because: reason,
                 of: scope,
                 settings: settings,
-                remembered: retention
+                retention: retention
             )
         } catch {
             throw error.error
@@ -351,8 +351,8 @@ extension CKDatabase {
         for entry in entries {
             switch entry {
             case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
-            case .deleted(let zone, let deletionReason):
-                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(deletionReason)))
+            case .deleted(let zone, let reason):
+                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(reason)))
             // A zone that cannot be read now is reported as changed; its own feed reports the error.
             case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
             case .failed(nil, let failure): throw CKError(failure, at: .item)
@@ -430,7 +430,7 @@ extension CKDatabase {
             limit: limit.map(Self.pageSize)
         )
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let asked = connection.now
+        let requestTime = connection.now
         let document = try await call("changes/zone", body)
         let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
@@ -444,8 +444,8 @@ extension CKDatabase {
         }
         if case .failure(let error) = outcome { connection.zoneKeys.requestFailed(error, of: zoneID) }
         var page = try outcome.get()
-        connection.didSee(page.records.lazy.map(\.recordID), .listing, of: scope, at: asked)
-        connection.didSee(page.deletions.lazy.map(\.recordID), .listing, of: scope, at: asked)
+        connection.didSee(page.records.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
+        connection.didSee(page.deletions.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
         let before = connection.zoneKeys.key(zoneID)?.number
         if wantsKey { try await openKey(of: zoneID) }
         try await processKeys(of: &page, in: zoneID, isListed: token == nil, connection)
@@ -680,11 +680,11 @@ extension CKDatabase {
     /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
     package func subscribeToChanges(
         as id: String,
-        notBefore held: Instant? = nil,
+        notBefore start: Instant? = nil,
         time: Scheduler,
         random: RandomGenerator
     ) async {
-        if let held, held > time.now(), (try? await time.sleep(held)) == nil { return }
+        if let start, start > time.now(), (try? await time.sleep(start)) == nil { return }
         var (backoff, random) = (Backoff.requests, random)
         let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
         while !Task.isCancelled {

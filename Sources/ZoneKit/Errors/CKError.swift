@@ -338,8 +338,8 @@ extension CKError {
         if let retryAfter = error.retryAfter { info[CKErrorRetryAfterKey] = NSNumber(value: retryAfter.inSeconds) }
         if let uuid = failure.uuid { info[CKError.requestUUIDKey] = uuid }
         if let redirectURL = error.redirectURL { info[CKError.signInURLKey] = redirectURL }
-        if let deletionReason = error.formerZone {
-            info[CKError.formerZoneKey] = NSNumber(value: deletionReason.rawValue)
+        if let reason = error.formerZone {
+            info[CKError.formerZoneKey] = NSNumber(value: reason.rawValue)
         }
         self.init(Self.code(of: error, at: level), userInfo: info)
     }

@@ -111,8 +111,8 @@ package struct RecordState: Sendable {
     package mutating func set(_ value: Any?, for key: String) {
         unsendable[key] = nil
         refusedNumbers[key] = nil
-        if let value, let words = FieldValue.unsupportedReason(value) {
-            unsendable[key] = words
+        if let value, let reason = FieldValue.unsupportedReason(value) {
+            unsendable[key] = reason
             refusedNumbers[key] = (value as? NSNumber)?.uint64Value
             return
         }
@@ -128,8 +128,8 @@ package struct RecordState: Sendable {
             unsendable[key] = String(describing: Swift.type(of: value))
             return
         }
-        if let words = field.unsendableReason {
-            unsendable[key] = words
+        if let reason = field.unsendableReason {
+            unsendable[key] = reason
             return
         }
         markUntyped(key, emptyType == nil && FieldValue.isUntypedList(value))
@@ -245,10 +245,10 @@ package struct RecordState: Sendable {
         edits = edits.filter { $0.value.number > sent }
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
         if secrets != nil || !record.encryptedFields.isEmpty {
-            var archived = secrets ?? SecretFields()
-            archived.edits = archived.edits.filter { $0.value.number > sent }
-            archived.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
-            secrets = archived
+            var remaining = secrets ?? SecretFields()
+            remaining.edits = remaining.edits.filter { $0.value.number > sent }
+            remaining.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
+            secrets = remaining
         }
         untypedLists = untypedLists.filter { edits[$0] != nil || secrets?.edits[$0] != nil }
         if let parentEdit, parentEdit <= sent { self.parentEdit = nil }

@@ -186,10 +186,10 @@ extension CKSyncEngine {
 }
 
 extension CKSyncEngine.Event.FetchedDatabaseChanges {
-    init(changed: [ZoneID], deleted: [(zone: ZoneID, deletionReason: ZoneDeletionReason)]) {
+    init(changed: [ZoneID], deleted: [(zone: ZoneID, reason: ZoneDeletionReason)]) {
         modifications = changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
         deletions = deleted.map {
-            CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.deletionReason))
+            CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.reason))
         }
     }
 }

@@ -104,9 +104,9 @@ extension CKSyncEngine {
         private let engineIdentity: EngineIdentity
 
         init(_ serialization: Serialization?, for engineIdentity: EngineIdentity) {
-            var kept = serialization?.contents ?? Contents()
-            kept.isShared = engineIdentity.scope == .shared
-            contents = Mutex(kept)
+            var restored = serialization?.contents ?? Contents()
+            restored.isShared = engineIdentity.scope == .shared
+            contents = Mutex(restored)
             self.engineIdentity = engineIdentity
         }
 
@@ -208,8 +208,9 @@ extension CKSyncEngine {
             if isNews { listener.withLock { $0 }?() }
             // A delegate that has created a new engine during an event may add its changes to the new one. The engine
             // that delivers the event needs them too, or it would send records without their zone.
-            if let told = Self.stateBeingDelivered, told !== self, told.engineIdentity == engineIdentity {
-                told.change(body)
+            if let delivered = Self.stateBeingDelivered, delivered !== self, delivered.engineIdentity == engineIdentity
+            {
+                delivered.change(body)
             }
         }
     }

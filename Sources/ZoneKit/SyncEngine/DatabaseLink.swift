@@ -19,7 +19,7 @@ package struct DatabaseLink: CloudDatabase {
         let page = try await database.databaseChanges(since: token.map { CKServerChangeToken(encoded: $0.text) })
         return DatabasePage(
             changed: page.modifications.map(\.zoneID.zone),
-            deleted: page.deletions.map { ($0.zoneID.zone, DatabasePage.Loss($0.reason)) },
+            deleted: page.deletions.map { ($0.zoneID.zone, ZoneDeletionReason($0.reason)) },
             token: SyncToken(page.changeToken.encoded),
             moreComing: page.moreComing
         )
@@ -102,7 +102,7 @@ extension Dictionary where Key == CKRecord.ID {
     }
 }
 
-extension DatabasePage.Loss {
+extension ZoneDeletionReason {
     init(_ reason: CKDatabase.DatabaseChange.Deletion.Reason) {
         self =
             switch reason {
@@ -114,9 +114,9 @@ extension DatabasePage.Loss {
 }
 
 extension CKDatabase.DatabaseChange.Deletion.Reason {
-    init(_ deletionReason: DatabasePage.Loss) {
+    init(_ reason: ZoneDeletionReason) {
         self =
-            switch deletionReason {
+            switch reason {
             case .deleted: .deleted
             case .purged: .purged
             case .encryptedDataReset: .encryptedDataReset

@@ -13,7 +13,7 @@ extension SyncDriver {
         } catch {
             var outcome = FetchRound.Outcome()
             outcome.syncFailure = CKError(from: error).syncFailure
-            return tell(.fetchFinished(outcome))
+            return handle(.fetchFinished(outcome))
         }
         let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
         _ = try? await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
@@ -36,7 +36,7 @@ extension SyncDriver {
         backingOff: Set<ZoneID>
     ) async throws {
         try await withFetchLock {
-            tell(.fetchBegan)
+            handle(.fetchBegan)
             let epoch = accountEpoch
             await deliver(.willFetchChanges(.init(context: context)))
             let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
@@ -49,11 +49,11 @@ extension SyncDriver {
             let (outcome, errors) = await run(round, epoch)
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
-            tell(.fetchFinished(outcome))
+            handle(.fetchFinished(outcome))
             // Report a delay that the relay requested before the caller continues.
             await saveState()
             // Nothing has been fetched for the new user yet.
-            if epoch != accountEpoch { tell(.noticed(nil)) }
+            if epoch != accountEpoch { handle(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)
             try requireSameUser(since: epoch)
         }
@@ -71,7 +71,7 @@ extension SyncDriver {
             while true {
                 if let end = await perform(effects, in: &group, errors, epoch) { outcome = end }
                 guard let response = await group.next() else { break }
-                effects = await take(response, &errors, epoch)
+                effects = await apply(response, &errors, epoch)
                 await saveStateAfterPage()
             }
         }
@@ -150,7 +150,7 @@ extension SyncDriver {
     /// Delivers the changes to the app and then stores the new token.
     ///
     /// Does nothing if the round belongs to another user.
-    private func take(_ response: Response, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
+    private func apply(_ response: Response, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
         defer {
             if case .zone(let zone, _) = response { zoneLock(zone).leave() }
         }
@@ -160,8 +160,8 @@ extension SyncDriver {
             let changed = page.changed
             let returned = state.read { $0.feed.vanished.intersection(changed) }
             await addMissingDeletions(&page)
-            await tell(ofReturned: returned, epoch)
-            await tell(changed: page.changed, deleted: page.deleted, epoch)
+            await zonesReturned(returned, epoch)
+            await deliverZones(changed: page.changed, deleted: page.deleted, epoch)
             return advance(
                 .databasePage(
                     changed: page.changed,
@@ -184,11 +184,11 @@ extension SyncDriver {
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
-            if let deletionReason = error.formerZone {
-                await tell(of: deletionReason, of: zone, epoch)
+            if let reason = error.formerZone {
+                await zoneEnded(zone, reason, epoch)
                 // An app that lists its zones has now removed the new zone of the same name too, so report it as
                 // changed.
-                await tell(changed: [zone], epoch)
+                await deliverZones(changed: [zone], epoch)
                 guard epoch == accountEpoch else { return [] }
             }
             // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
@@ -200,24 +200,24 @@ extension SyncDriver {
     /// one.
     ///
     /// The database's feed contains only the new zone.
-    private func tell(of deletionReason: ZoneDeletionReason, of zone: ZoneID, _ epoch: Int) async {
+    private func zoneEnded(_ zone: ZoneID, _ reason: ZoneDeletionReason, _ epoch: Int) async {
         state.update { $0.unheard.forget(zone) }
-        await tell(deleted: [(zone, deletionReason)], epoch)
+        await deliverZones(deleted: [(zone, reason)], epoch)
     }
 
     /// Reports the deletion of zones that were missing at the last request and exist again, because the feed does not
     /// report it.
-    private func tell(ofReturned zones: Set<ZoneID>, _ epoch: Int) async {
+    private func zonesReturned(_ zones: Set<ZoneID>, _ epoch: Int) async {
         for zone in zones.sorted(by: { $0.description < $1.description }) {
             await zoneLock(zone).enter()
             zoneLock(zone).leave()
-            await tell(of: .deleted, of: zone, epoch)
+            await zoneEnded(zone, .deleted, epoch)
         }
     }
 
-    private func tell(
+    private func deliverZones(
         changed: [ZoneID] = [],
-        deleted: [(zone: ZoneID, deletionReason: ZoneDeletionReason)] = [],
+        deleted: [(zone: ZoneID, reason: ZoneDeletionReason)] = [],
         _ epoch: Int
     ) async {
         guard !changed.isEmpty || !deleted.isEmpty else { return }
@@ -291,7 +291,7 @@ extension SyncDriver {
             try await cancellable { try await link.reset(zone) }
             if epoch == accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
         }
-        await tell(of: .encryptedDataReset, of: zone, epoch)
+        await zoneEnded(zone, .encryptedDataReset, epoch)
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {

@@ -7,7 +7,7 @@ extension SyncDriver {
         do {
             try await checkAccount()
         } catch {
-            return tell(.sendFinished(.init(syncFailure: CKError(from: error).syncFailure)))
+            return handle(.sendFinished(.init(syncFailure: CKError(from: error).syncFailure)))
         }
         _ = try? await send(
             CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()),
@@ -30,7 +30,7 @@ extension SyncDriver {
         await sendLock.enter()
         defer { sendLock.leave() }
         cancellationsBeforeRound[.sending] = cancellations
-        tell(.sendBegan)
+        handle(.sendBegan)
         let epoch = accountEpoch
         await deliver(.willSendChanges(.init(context: context.leavingOut(backingOff))))
         var tally = Tally(blockedZones: backingOff)
@@ -69,8 +69,8 @@ extension SyncDriver {
         var outcome = tally.outcome
         // The app was not asked for changes in busy zones.
         outcome.onlyZonesBackingOffRemain = hasNoMore && !tally.blockedZones.isEmpty
-        tell(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.onlyZonesBackingOffRemain)))
-        tell(.sendFinished(outcome))
+        handle(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.onlyZonesBackingOffRemain)))
+        handle(.sendFinished(outcome))
     }
 
     // MARK: Zones

@@ -80,7 +80,7 @@ actor SyncDriver {
         let wait = state.read { $0.remainingDelay(at: conditions.wallClock()) }
         schedule = SyncSchedule(
             settings: settings,
-            heldUntil: wait > 0 ? conditions.time.now() + .seconds(wait) : nil
+            retryNotBefore: wait > 0 ? conditions.time.now() + .seconds(wait) : nil
         )
     }
 
@@ -89,8 +89,8 @@ actor SyncDriver {
     func start(for engine: CKSyncEngine) async {
         self.engine = engine
         guard isAutomatic, !isStopped else { return }
-        tell(.outboxChanged(isEmpty: !state.read(\.hasPending)))
-        tell(.started)
+        handle(.outboxChanged(isEmpty: !state.read(\.hasPending)))
+        handle(.started)
         inBackground { await $0.listenForNotices() }
     }
 
@@ -112,7 +112,7 @@ actor SyncDriver {
 
     /// Called when the app has changed the pending changes.
     func stateChanged() async {
-        tell(.outboxChanged(isEmpty: !state.read(\.hasPending)))
+        handle(.outboxChanged(isEmpty: !state.read(\.hasPending)))
         inBackground { await $0.saveState() }
     }
 
@@ -197,7 +197,7 @@ actor SyncDriver {
 
     // MARK: Schedule
 
-    func tell(_ event: SyncSchedule.Event) {
+    func handle(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
         countChanges(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
@@ -227,14 +227,14 @@ actor SyncDriver {
     ///
     /// Returns `false` if the state already contains it.
     private func storeRetryDelay() -> Bool {
-        let until = schedule.heldUntil.map { moment in
+        let until = schedule.retryNotBefore.map { moment in
             conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
         }
         // The two clocks never agree exactly, so ignore small differences.
         let known = state.read(\.heldUntil)
         let drift = until.flatMap { until in known.map { abs(until.timeIntervalSince($0)) } }
         guard (drift ?? 0) > 1 || (until == nil) != (known == nil) else { return false }
-        let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
+        let wait = schedule.retryNotBefore.map { ($0 - conditions.time.now()).inSeconds }
         state.update { contents in
             contents.heldUntil = until
             contents.heldFor = wait
@@ -255,7 +255,7 @@ actor SyncDriver {
     }
 
     private func timerDidFire(_ timerID: Int) {
-        if timerID == self.timerID { tell(.timerFired) }
+        if timerID == self.timerID { handle(.timerFired) }
     }
 
     // MARK: Rounds
@@ -355,9 +355,9 @@ extension SyncDriver {
     func recheckAccount() async {
         do {
             try await checkAccount()
-            tell(.accountChanged(isUsable: true))
+            handle(.accountChanged(isUsable: true))
         } catch {
-            tell(.accountChanged(isUsable: CKError(from: error).code != .notAuthenticated))
+            handle(.accountChanged(isUsable: CKError(from: error).code != .notAuthenticated))
         }
     }
 
@@ -451,7 +451,7 @@ extension SyncDriver {
             time: conditions.time,
             random: conditions.random,
             databaseToken: { state.read(\.feed.databaseToken) },
-            deliver: { [weak self] in await self?.take($0) },
+            deliver: { [weak self] in await self?.noticeReceived($0) },
             after: {
                 await database.subscribeToChanges(as: subscriptionID, time: conditions.time, random: conditions.random)
             }
@@ -465,18 +465,18 @@ extension SyncDriver {
     private func subscribeAgain() async {
         await database.subscribeToChanges(as: subscriptionID, time: conditions.time, random: conditions.random)
         // Changes in the meantime were not reported.
-        tell(.noticed(nil))
+        handle(.noticed(nil))
     }
 
-    private func take(_ event: NoticeMultiplexer.Event) {
+    private func noticeReceived(_ event: NoticeMultiplexer.Event) {
         switch event {
         case .opened(let subscriptions):
-            tell(.channelOpened)
+            handle(.channelOpened)
             let isSubscribed = subscriptions?.contains(subscriptionID) ?? true
             if !isSubscribed { inBackground { await $0.subscribeAgain() } }
-        case .lost: tell(.channelLost)
+        case .lost: handle(.channelLost)
         case .accountReplaced: inBackground { await $0.recheckAccount() }
-        case .changed(nil, _): tell(.noticed(nil))
+        case .changed(nil, _): handle(.noticed(nil))
         case .changed(let zone?, let token):
             let (isNews, isKnown) = state.update { contents in
                 (contents.feed.noticed(zone, token: token), contents.feed.zoneTokens[zone] != nil)
@@ -486,7 +486,7 @@ extension SyncDriver {
                 _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
             } else {
                 // An unknown zone must first appear in the database's feed, which reports it to the app.
-                tell(.noticed(isKnown ? zone : nil))
+                handle(.noticed(isKnown ? zone : nil))
             }
         }
     }

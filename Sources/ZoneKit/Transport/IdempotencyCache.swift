@@ -24,7 +24,7 @@ package final class IdempotencyCache: Sendable {
     fileprivate struct ZoneWrite: Hashable, Sendable {
         var creating: [ZoneID]
         var deleting: [ZoneID]
-        var deletionReason: ZoneDeletionReason
+        var reason: ZoneDeletionReason
     }
 
     /// The target of a write: the database, the zone and the operation.
@@ -191,7 +191,7 @@ extension RelayConnection {
         of scope: DatabaseScope,
         _ operation: String,
         settings: RequestSettings = RequestSettings(),
-        remembered retention: IdempotencyCache.Retention = .untilAnswered,
+        retention: IdempotencyCache.Retention = .untilAnswered,
         _ body: (_ key: String) -> [UInt8]
     ) async throws(CallFailure) -> JSONDocument {
         let target = IdempotencyCache.Target(scope: scope, zone: zone, operation: operation)
@@ -216,7 +216,7 @@ extension RelayConnection {
         of scope: DatabaseScope,
         atomically isAtomic: Bool,
         settings: RequestSettings = RequestSettings(),
-        remembered retention: IdempotencyCache.Retention = .untilAnswered
+        retention: IdempotencyCache.Retention = .untilAnswered
     ) async throws(CallFailure) -> JSONDocument {
         let content = IdempotencyCache.Write(isAtomic: isAtomic, records: records)
         return try await write(
@@ -225,7 +225,7 @@ extension RelayConnection {
             of: scope,
             IdempotencyCache.modify,
             settings: settings,
-            remembered: retention
+            retention: retention
         ) { key in
             ClientRequest.modify(records, in: zone, atomically: isAtomic, operationID: key)
         }
@@ -237,24 +237,24 @@ extension RelayConnection {
     func modify(
         creating: [ZoneID],
         deleting: [ZoneID],
-        because deletionReason: ZoneDeletionReason,
+        because reason: ZoneDeletionReason,
         of scope: DatabaseScope,
         settings: RequestSettings,
-        remembered retention: IdempotencyCache.Retention
+        retention: IdempotencyCache.Retention
     ) async throws(CallFailure) -> JSONDocument {
         try await write(
-            IdempotencyCache.ZoneWrite(creating: creating, deleting: deleting, deletionReason: deletionReason),
+            IdempotencyCache.ZoneWrite(creating: creating, deleting: deleting, reason: reason),
             to: creating.first ?? deleting.first ?? ZoneID(ZoneID.defaultName),
             of: scope,
             "zones/modify",
             settings: settings,
-            remembered: retention
+            retention: retention
         ) { key in
             ClientRequest.modify(
                 creating: creating,
                 deleting: deleting,
                 of: scope,
-                deletionReason: deletionReason,
+                reason: reason,
                 operationID: key
             )
         }

@@ -32,7 +32,10 @@ extension MirroredContainer {
             }
             let permissions = Permissions(file: file, account: stores.account)
             count += try await writing(file.id) { db in
-                let count = try Duplicates(db: db, file: file, table: table).mark(by: keys, permissions: permissions)
+                let count = try Duplicates(db: db, file: file, table: table).markDuplicates(
+                    by: keys,
+                    permissions: permissions
+                )
                 // A local store has no other devices to wait for.
                 if !file.isMirrored { try Duplicates.removeConfirmed(db, file) }
                 return count
@@ -48,7 +51,7 @@ struct Duplicates {
     let file: StoreFile
     let table: TableLayout
 
-    func mark(by keys: [String], permissions: Permissions) throws -> Int {
+    func markDuplicates(by keys: [String], permissions: Permissions) throws -> Int {
         let columns = keys.map { "t.\($0.quoted)" }.joined(separator: ", ")
         let text = String(decoding: try JSONEncoder().encode(keys), as: UTF8.self)
         let sql = """
@@ -151,7 +154,10 @@ struct Duplicates {
                 properties.allSatisfy({ table.index[$0] != nil })
             else { continue }
             let permissions = Permissions(file: file, account: account)
-            _ = try Duplicates(db: db, file: file, table: table).mark(by: properties, permissions: permissions)
+            _ = try Duplicates(db: db, file: file, table: table).markDuplicates(
+                by: properties,
+                permissions: permissions
+            )
         }
         try State.set(db, .mergeKeys, nil)
     }

@@ -69,7 +69,7 @@ extension MirroredContainer {
 
     private func forEachSync(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
         let syncs = await syncsAfterSwitch()
-        var failure = trouble(with: syncs.count)
+        var failure = notAllOpenError(with: syncs.count)
         for sync in syncs {
             do {
                 try await work(sync)
@@ -81,7 +81,7 @@ extension MirroredContainer {
     }
 
     /// Returns an error if not every store with a database is open.
-    private func trouble(with count: Int) -> MirrorError? {
+    private func notAllOpenError(with count: Int) -> MirrorError? {
         let (isLoaded, isClosed) = state.withLock { ($0.isLoaded, $0.isClosed) }
         let expected = descriptions.count { $0.cloud != nil }
         guard count < expected else { return nil }
@@ -148,11 +148,11 @@ extension MirroredContainer {
         alarm.cancel()
         guard ending != .upToDate else { return attempt.cancel() }
         let cause = ending == .cancelled ? "the wait was cancelled" : "the timeout expired"
-        let trouble = wait.trouble
+        let lastError = wait.lastError
         throw MirrorError(
             .timedOut,
-            "The stores are not up to date yet: \(trouble?.explanation ?? "\(cause).") They continue to retry.",
-            underlying: trouble
+            "The stores are not up to date yet: \(lastError?.explanation ?? "\(cause).") They continue to retry.",
+            underlying: lastError
         )
     }
 
@@ -165,7 +165,7 @@ extension MirroredContainer {
                 try await sendChanges()
                 return wait.finish(.upToDate)
             } catch {
-                wait.trouble = error
+                wait.lastError = error
             }
             let wake = min(conditions.time.now() + pause, wait.end)
             pause = min(pause * 2, .seconds(5))
@@ -204,7 +204,7 @@ private final class Wait: Sendable {
 
     private struct State {
         var ending: Ending?
-        var trouble: MirrorError?
+        var lastError: MirrorError?
         var waiter: CheckedContinuation<Ending, Never>?
     }
 
@@ -217,9 +217,9 @@ private final class Wait: Sendable {
     var isCancelled: Bool { state.withLock { $0.ending == .cancelled } }
 
     /// The last error.
-    var trouble: MirrorError? {
-        get { state.withLock(\.trouble) }
-        set { state.withLock { $0.trouble = newValue } }
+    var lastError: MirrorError? {
+        get { state.withLock(\.lastError) }
+        set { state.withLock { $0.lastError = newValue } }
     }
 
     func finish(_ ending: Ending) {

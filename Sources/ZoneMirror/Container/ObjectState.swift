@@ -66,9 +66,9 @@ extension MirroredContainer {
         }
         let sync = sync(store)
         let isSending = await sync?.inFlight.contains(object.name.text) ?? false
-        let trouble = await sync?.lastError
+        let lastError = await sync?.lastError
         return try await reading(store) { db in
-            let explainer = Explainer(db: db, file: file, isSending: isSending, trouble: trouble)
+            let explainer = Explainer(db: db, file: file, isSending: isSending, lastError: lastError)
             return try Explainer.addUnread(object, db, file, to: explainer.explain(object))
         }
     }
@@ -79,7 +79,7 @@ private struct Explainer {
     let db: Database
     let file: StoreFile
     let isSending: Bool
-    let trouble: CKError?
+    let lastError: CKError?
 
     func explain(_ object: ObjectID) throws -> Explanation {
         let oid = object.name.text
@@ -190,7 +190,7 @@ private struct Explainer {
                 next: "The merged object is sent automatically as soon as possible."
             )
         }
-        let reason = trouble.map { "It could not be sent so far: \($0.localizedDescription)" }
+        let reason = lastError.map { "It could not be sent so far: \($0.localizedDescription)" }
         let usual =
             isFromBefore
             ? "The relay does not have it: it was created while its store was local, and has not been sent yet."

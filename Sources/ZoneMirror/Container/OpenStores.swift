@@ -101,7 +101,7 @@ final class OpenStores: Sendable {
         }
         listeners.forEach { $0.end() }
         // If the checkpoint fails, the changes stay in the WAL, where the next opening finds them.
-        for file in files { try? await file.pool.closeFile() }
+        for file in files { try? await file.pool.checkpoint() }
     }
 
     /// Closes the files as the end of the process would.
@@ -112,7 +112,7 @@ final class OpenStores: Sendable {
         let file = state.withLock { state in
             state.files.firstIndex { $0.id == id }.map { state.files.remove(at: $0) }
         }
-        try? await file?.pool.closeFile()
+        try? await file?.pool.checkpoint()
     }
 
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {

@@ -168,7 +168,7 @@ struct RefusedRow {
         let names = try RecordNameTranslator(db)
         var row = file.mapping.row(of: fields, in: table)
         if let current, let base {
-            let now = file.mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+            let now = file.mapping.roundTripped(try names.toRelay(current, table, oid, db), in: table)
             let theirs = file.mapping.row(of: known?.serverFields() ?? [:], in: table)
             let merged = PropertyMerge.edits(
                 base: file.mapping.row(of: base, in: table),

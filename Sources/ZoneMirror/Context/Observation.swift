@@ -43,31 +43,31 @@ extension MirrorContext {
         return AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
             let task = Task { [self] in
                 var last: [Origin?]?
-                var trouble: (text: String, delay: Duration, retry: Task<Void, Never>)?
+                var failure: (text: String, delay: Duration, retry: Task<Void, Never>)?
                 for await _ in ticks {
                     do throws(MirrorError) {
                         let found = try fetch(request)
                         let rows = found.map(\.id.origin)
-                        if let last, trouble == nil, Self.same(last, rows, found) { continue }
-                        trouble?.retry.cancel()
-                        (last, trouble) = (rows, nil)
+                        if let last, failure == nil, Self.same(last, rows, found) { continue }
+                        failure?.retry.cancel()
+                        (last, failure) = (rows, nil)
                         if let element = element(.success(found)) { continuation.yield(element) }
                     } catch {
                         let text = error.localizedDescription
-                        if trouble?.text != text {
+                        if failure?.text != text {
                             stores.failed(error, reading: T.entityName)
                             if let element = element(.failure(error)) { continuation.yield(element) }
                         }
-                        trouble?.retry.cancel()
-                        let delay = min(trouble.map { $0.delay * 2 } ?? .seconds(1), .seconds(60))
+                        failure?.retry.cancel()
+                        let delay = min(failure.map { $0.delay * 2 } ?? .seconds(1), .seconds(60))
                         let time = stores.conditions.time
                         let retry: Task<Void, Never> = time.start {
                             if (try? await time.sleep(time.now() + delay)) != nil { tick.yield() }
                         }
-                        trouble = (text, delay, retry)
+                        failure = (text, delay, retry)
                     }
                 }
-                trouble?.retry.cancel()
+                failure?.retry.cancel()
                 continuation.finish()
             }
             continuation.onTermination = { [stores] _ in

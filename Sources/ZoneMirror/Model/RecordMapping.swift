@@ -205,7 +205,7 @@ struct RecordMapping: Sendable {
 
     /// Returns a row as it will look after a round trip to the relay, because plain SQL may write a date in several
     /// ways.
-    func settled(_ row: [DatabaseValue], in table: TableLayout) -> [DatabaseValue] {
+    func roundTripped(_ row: [DatabaseValue], in table: TableLayout) -> [DatabaseValue] {
         zip(table.columns, row).map { column, value in
             guard column.attribute?.type == .date, !value.isNull, let field = Self.fieldValue(value, column) else {
                 return value

@@ -63,10 +63,10 @@ extension MirrorSync {
         let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
         // Pages that were read before the move must not be imported after it.
         for zone in [from, to] {
-            await exchange(zone).enter()
+            await lock(of: zone).enter()
             sends[zone, default: 0] += 1
         }
-        defer { for zone in [from, to] { exchange(zone).leave() } }
+        defer { for zone in [from, to] { lock(of: zone).leave() } }
         do throws(CKError) {
             try await link.move(zoneMove.names, from: from, to: to, deletesSource: true)
         } catch {
@@ -92,10 +92,10 @@ extension MirrorSync {
             let part = Array(zoneMove.names[start..<min(start + Self.moveLimit, zoneMove.names.count)])
             // Pages that were read before the move must not be imported after it.
             for zone in [from, to] {
-                await exchange(zone).enter()
+                await lock(of: zone).enter()
                 sends[zone, default: 0] += 1
             }
-            defer { for zone in [from, to] { exchange(zone).leave() } }
+            defer { for zone in [from, to] { lock(of: zone).leave() } }
             do throws(CKError) {
                 try await link.move(part, from: from, to: to)
             } catch {
@@ -150,7 +150,7 @@ extension MirrorSync {
             await notifyOtherListeners([zone])
         }
         // Another user has changed an original since it was copied; the next fetch merges that into its object.
-        if hasNewChanges { tell(.noticed(nil)) }
+        if hasNewChanges { handle(.noticed(nil)) }
         var isDone = true
         for zone in zones {
             try await close(CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zone)))
@@ -177,7 +177,7 @@ extension MirrorSync {
 
     /// Deletes a zone that this device has emptied, with what others have added to it.
     private func drop(_ zone: ZoneID) async throws -> ZoneRemoval {
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         let file = file

@@ -38,7 +38,7 @@ extension MirrorSync {
 
     /// Runs with the zone's lock held: a page read before the save would restore the old version.
     private func sendShare(_ share: CKShare, in zone: ZoneID) async throws {
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         sends[zone, default: 0] += 1
@@ -57,7 +57,7 @@ extension MirrorSync {
     func leave(_ share: CKRecord.ID) async throws {
         try await checkAccount()
         let zone = share.zoneID.zone
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         try await delete(share)
@@ -74,7 +74,7 @@ extension MirrorSync {
     /// Deletes a share on the relay, after which only the zone's owner can write to the zone.
     func close(_ share: CKRecord.ID) async throws {
         let zone = share.zoneID.zone
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         try await delete(share)
@@ -96,7 +96,7 @@ extension MirrorSync {
 
     func purge(_ zone: ZoneID) async throws {
         try await checkAccount()
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         sends[zone, default: 0] += 1
@@ -122,7 +122,7 @@ extension MirrorSync {
             try await file.pool.write { db in
                 _ = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                     let importer = try Importer(db, file, transaction: transaction, now: now)
-                    return try importer.lose(zone, .encryptedDataReset, isOurs: true)
+                    return try importer.zoneLost(zone, .encryptedDataReset, isOurs: true)
                 }
             }
             feed.lost(zone.zone)
@@ -139,7 +139,7 @@ extension MirrorSync {
         let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return [] }
             return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, file, transaction: transaction, now: now).lose(known, .purged)
+                try Importer(db, file, transaction: transaction, now: now).zoneLost(known, .purged)
             }
         }
         feed.lost(zone)

@@ -92,13 +92,15 @@ struct UnsharedLinkedObjects {
     }
 
     /// Notes that an object has appeared in another zone.
-    static func markPossible(_ db: Database) throws { try State.set(db, .stragglers, Stage.possible.rawValue) }
+    static func markPossible(_ db: Database) throws {
+        try State.set(db, .unsharedLinkedObjects, Stage.possible.rawValue)
+    }
 
     /// Checks, after all changes were fetched, whether objects must move, so that a send is scheduled.
     func search() throws {
-        guard try State.text(db, .stragglers) == Stage.possible.rawValue else { return }
+        guard try State.text(db, .unsharedLinkedObjects) == Stage.possible.rawValue else { return }
         let found = try linkedGroups()
-        try State.set(db, .stragglers, found.isEmpty ? nil : Stage.found.rawValue)
+        try State.set(db, .unsharedLinkedObjects, found.isEmpty ? nil : Stage.found.rawValue)
         for object in found.flatMap(\.objects) {
             try OutboxRow.add(db, object.name.text, entity: object.entity, .save)
         }
@@ -106,9 +108,9 @@ struct UnsharedLinkedObjects {
 
     /// Moves the objects found to the zones of the objects they are linked to.
     func moveToShares() throws {
-        guard try State.text(db, .stragglers) == Stage.found.rawValue else { return }
+        guard try State.text(db, .unsharedLinkedObjects) == Stage.found.rawValue else { return }
         for (objects, zone) in try linkedGroups() { try ShareMoves.reassign(db, objects, to: zone, file: file) }
-        try State.set(db, .stragglers, nil)
+        try State.set(db, .unsharedLinkedObjects, nil)
     }
 
     /// Returns the objects linked to objects of one share; those linked to several stay where they are.
@@ -158,13 +160,13 @@ struct UnsharedLinkedObjects {
 extension MirrorSync {
     func findUnsharedLinkedObjects() async throws {
         let file = file
-        guard try await file.pool.read({ try State.text($0, .stragglers) }) != nil else { return }
+        guard try await file.pool.read({ try State.text($0, .unsharedLinkedObjects) }) != nil else { return }
         try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).search() }
     }
 
     func shareUnsharedLinkedObjects() async throws {
         let file = file
-        guard try await file.pool.read({ try State.text($0, .stragglers) }) != nil else { return }
+        guard try await file.pool.read({ try State.text($0, .unsharedLinkedObjects) }) != nil else { return }
         try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).moveToShares() }
     }
 }

@@ -60,7 +60,7 @@ struct MirrorPool: Sendable {
     }
 
     /// Runs a passive checkpoint, which copies the WAL into the file as far as no reader still needs it.
-    func closeFile() async throws {
+    func checkpoint() async throws {
         try await writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
     }
 

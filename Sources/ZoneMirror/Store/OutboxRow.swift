@@ -148,7 +148,7 @@ struct OutboxRow {
     }
 
     /// Removes an object's change that the relay has confirmed as `version`; a later change stays.
-    static func settled(_ db: Database, _ oid: String, version: Int64) throws {
+    static func confirmed(_ db: Database, _ oid: String, version: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
             .run([oid.databaseValue, version.databaseValue])
         if db.changesCount == 0 {

@@ -166,7 +166,7 @@ enum State {
         /// Set if some records are expected in other zones than they were in.
         case awaitsRecords
         /// Set if records have moved to another zone and their dependents may be left behind; see `UnsharedLinkedObjects`.
-        case stragglers
+        case unsharedLinkedObjects = "stragglers"
         /// The number of objects that the store held before it was mirrored, until an event has reported it.
         case existingObjects
         /// Set if some records that the model does not know must be sent again.

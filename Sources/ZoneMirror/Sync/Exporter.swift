@@ -21,7 +21,7 @@ struct Outgoing: Sendable {
     /// The approximate size of the change in a request, in bytes.
     var size: Int
     /// The reason why the change cannot be sent at all.
-    var syncFailure: CKError?
+    var refusal: CKError?
 }
 
 extension Outgoing {
@@ -78,8 +78,8 @@ struct Exporter {
         for row in rows where try !isFull || makesRoom(row) {
             batch.upTo = row.place
             let item: Outgoing?
-            switch try self.place(row) {
-            case .settled: item = try outgoing(row, &batch)
+            switch try placement(of: row) {
+            case .staysInZone: item = try outgoing(row, &batch)
             case .spansShares(let zone): item = try refused(row, zone)
             case .movesToShare:
                 batch.hasMoves = true
@@ -244,7 +244,7 @@ struct Exporter {
         _ table: TableLayout
     ) -> [String] {
         guard table.entity != nil else { return ownFields(table).filter { mine[$0] != base[$0] } }
-        let (before, now) = (file.mapping.row(of: base, in: table), file.mapping.settled(relayed, in: table))
+        let (before, now) = (file.mapping.row(of: base, in: table), file.mapping.roundTripped(relayed, in: table))
         return table.columns.indices.compactMap { position in
             let field = file.mapping.field(table.columns[position])
             // Dates within the same millisecond are equal as fields.
@@ -309,7 +309,7 @@ struct Exporter {
 extension Exporter {
     enum Placement {
         /// The object stays in its zone, or goes to the zone for new objects.
-        case settled
+        case staysInZone
         /// The object and those linked to it go to a share; the relay must move existing records before anything else
         /// is sent.
         case movesToShare
@@ -318,32 +318,32 @@ extension Exporter {
     }
 
     /// Puts an object into the share that its links lead to, if it is not in one yet.
-    func place(_ row: OutboxRow) throws -> Placement {
-        guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
+    func placement(of row: OutboxRow) throws -> Placement {
+        guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .staysInZone }
         let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
         let known = try KnownRecord.find(db, oid: row.oid)
         if file.scope == .shared, known == nil { return try placeInSharedStore(object, table) }
         guard file.scope == .shared || file.scope == .private, names.hasManyZones, !table.links.isEmpty else {
-            return .settled
+            return .staysInZone
         }
         let ends = try newEnds(row, table, known)
-        guard !ends.isEmpty else { return .settled }
+        guard !ends.isEmpty else { return .staysInZone }
         let home = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id }
         if let known, known.tag != nil, known.zone != home {
             let others = try ends.compactMap { try KnownRecord.zone(db, oid: $0) }
             if others.contains(where: { $0 != known.zone && $0 != home }) { return .spansShares(known.zone) }
         }
-        return try home.map { try placeInPrivateStore(object, known, home: $0) } ?? .settled
+        return try home.map { try placeInPrivateStore(object, known, home: $0) } ?? .staysInZone
     }
 
     /// In a shared store, every zone belongs to a share.
     private func placeInSharedStore(_ object: ObjectID, _ table: TableLayout) throws -> Placement {
         let zones = try ShareClosure(db: db, file: file).newcomers(from: object, home: 0).zones
-        guard let zone = zones.first else { return .settled }
+        guard let zone = zones.first else { return .staysInZone }
         guard zones.count == 1 else { return .spansShares(zone) }
         let (oid, type) = (object.name.text, file.mapping.recordType(of: table))
         try KnownRecord.reserve(db, zone: zone, name: oid, oid: oid, entity: table.name, type: type)
-        return .settled
+        return .staysInZone
     }
 
     /// The objects that an object is linked to now, but not in the record that the relay had last.
@@ -360,13 +360,13 @@ extension Exporter {
         let closure = ShareClosure(db: db, file: file)
         let ends = try [object] + closure.targets(of: object)
         let zones = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
-        guard zones.contains(home), let zone = zones.first(where: { $0 != home }) else { return .settled }
+        guard zones.contains(home), let zone = zones.first(where: { $0 != home }) else { return .staysInZone }
         let (newcomers, met) = try closure.newcomers(from: object, home: home)
         guard zones.union(met).subtracting([home]).count == 1 else {
             // An object that is in a share already stays there, with a link that leads out of it.
-            return (known?.zone ?? home) == home ? .spansShares(zone) : .settled
+            return (known?.zone ?? home) == home ? .spansShares(zone) : .staysInZone
         }
-        guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .settled }
+        guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .staysInZone }
         try ShareMoves.reassign(db, newcomers, to: zone, file: file)
         return .movesToShare
     }
@@ -376,7 +376,7 @@ extension Exporter {
         guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
         let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }
         var item = Outgoing(row, in: zone, .init(.create, row.oid, recordType: type), size: 0)
-        item.syncFailure = CKError(
+        item.refusal = CKError(
             .alreadyShared,
             "It cannot be related to objects of two different shares. Remove it from one of them first."
         )
@@ -408,7 +408,7 @@ extension Exporter {
                 tag: KnownRecord.unseen,
                 of: known.id
             )
-            return try OutboxRow.settled(db, item.oid, version: item.version)
+            return try OutboxRow.confirmed(db, item.oid, version: item.version)
         }
         // The relay returns the encrypted value; the store keeps the plain one.
         for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
@@ -426,7 +426,7 @@ extension Exporter {
             fields: KnownRecord.encode(fields, encrypted: encrypted),
             seen: sweep
         )
-        try OutboxRow.settled(db, item.oid, version: item.version)
+        try OutboxRow.confirmed(db, item.oid, version: item.version)
     }
 
     /// Returns whether a saved record differs from what was sent, as far as they can be compared.
@@ -455,7 +455,7 @@ extension Exporter {
                 try KnownRecord.remove(db, id: known.id)
             }
         }
-        try OutboxRow.settled(db, item.oid, version: item.version)
+        try OutboxRow.confirmed(db, item.oid, version: item.version)
     }
 
     func failed(_ item: Outgoing, _ error: CKError, counts: Bool = true) throws {

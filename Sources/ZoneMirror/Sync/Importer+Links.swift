@@ -174,7 +174,7 @@ extension Importer {
         // A request under way does not contain the link.
         let sql = "UPDATE mirror_outbox SET version = ? WHERE oid = ?"
         try db.execute(sql: sql, arguments: [db.lastInsertedRowID, source])
-        let mine = mapping.settled(try names.toRelay(row, table, source, db), in: table)
+        let mine = mapping.roundTripped(try names.toRelay(row, table, source, db), in: table)
         if mine == mapping.row(of: known.serverFields(), in: table) { try OutboxRow.drop(db, source) }
         if hasLinks { try resolveLinks(to: known.name, zone: known.zone, as: source, table) }
     }

@@ -14,7 +14,7 @@ extension Importer {
         _ known: KnownRecord?,
         _ zone: KnownZone
     ) throws -> [DatabaseValue] {
-        var (mine, theirs) = (mapping.settled(try names.toRelay(current, table, oid, db), in: table), theirs)
+        var (mine, theirs) = (mapping.roundTripped(try names.toRelay(current, table, oid, db), in: table), theirs)
         let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
         let resolved = try file.description.cloud?.mergeResolvers[table.name].flatMap { resolver in
             try resolve(resolver, table, oid, known, base: base, mine: mine, theirs: theirs)
@@ -172,7 +172,7 @@ extension Importer {
     /// recorded as dropped.
     func editLostToDeletion(_ table: TableLayout, _ oid: String, _ known: KnownRecord, _ acceptsDeletion: Bool) throws {
         guard !table.columns.isEmpty, let current = try table.row(db, oid) else { return }
-        let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+        let mine = mapping.roundTripped(try names.toRelay(current, table, oid, db), in: table)
         let base = mapping.row(of: known.serverFields(), in: table)
         guard mine != base else { return }
         if policy == .error, !acceptsDeletion {

@@ -137,7 +137,7 @@ extension Importer {
             return try KnownRecord.remove(db, id: moving.id)
         }
         // If only the move was pending, the deletion wins.
-        let mine = try table.row(db, oid).map { mapping.settled(try names.toRelay($0, table, oid, db), in: table) }
+        let mine = try table.row(db, oid).map { mapping.roundTripped(try names.toRelay($0, table, oid, db), in: table) }
         let isEdited = mine.map { $0 != mapping.row(of: moving.serverFields(), in: table) } ?? false
         try remove(moving, keepingPending: isEdited)
     }

@@ -61,21 +61,21 @@ final class Importer {
     ///
     /// While records turn out to be new, they are inserted without a lookup: a name conflict shows that one exists
     /// already.
-    func take(_ records: [Record], _ prepared: [PreparedRecord?], zone: KnownZone) throws {
+    func importRecords(_ records: [Record], _ prepared: [PreparedRecord?], zone: KnownZone) throws {
         var budget = prepared.count == records.count && records.count >= Self.fastPathMinimum ? Self.fastPathBudget : 0
-        var entry = budget > 0 ? try BulkInserter(db) : nil
+        var inserter = budget > 0 ? try BulkInserter(db) : nil
         for index in records.indices {
-            if budget > 0, let ready = prepared[index], entry != nil {
-                if try enter(records[index], ready, zone, &entry) {
+            if budget > 0, let ready = prepared[index], inserter != nil {
+                if try insertNew(records[index], ready, zone, &inserter) {
                     budget = min(budget + 1, Self.fastPathBudget)
                     continue
                 }
                 budget -= 2
             }
-            try take(records[index], zone: zone)
+            try importRecord(records[index], zone: zone)
         }
         // GRDB's observers of the tables must be notified of rows inserted through SQLite's C functions.
-        for name in entry?.touched ?? [] { try db.notifyChanges(in: Table(name)) }
+        for name in inserter?.touched ?? [] { try db.notifyChanges(in: Table(name)) }
     }
 
     /// The minimum number of records for which the fast path for new records is tried.
@@ -84,25 +84,25 @@ final class Importer {
     private static let fastPathBudget = 16
 
     /// Inserts a record that is new here; returns `false` and writes nothing if its name is taken.
-    private func enter(
+    private func insertNew(
         _ record: Record,
         _ ready: PreparedRecord,
         _ zone: KnownZone,
-        _ entry: inout BulkInserter?
+        _ inserter: inout BulkInserter?
     ) throws -> Bool {
         let name = record.id.recordName
         let table = ready.table
         // An unsent object, possibly of another entity, may have the name.
         if hasOutbox, try OutboxRow.find(db, name) != nil { return false }
-        guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
+        guard try inserter?.record(record, zone, table.name, ready.fields) == true else { return false }
         var row = RecordNameTranslator.Local(values: ready.row)
         if !table.links.isEmpty { row = try names.toLocal(ready.row, table, of: (name, name), zone: zone.id, db) }
-        guard try entry?.row(table, name, row.values) == true else {
+        guard try inserter?.row(table, name, row.values) == true else {
             // The row of another program, or an unsent local object, has the name.
-            try entry?.forget(name, in: zone)
+            try inserter?.forget(name, in: zone)
             return false
         }
-        try entry?.change(transaction, name, table.name)
+        try inserter?.change(transaction, name, table.name)
         if !row.unresolved.isEmpty { try keep(row.unresolved, of: table, name, zone.id) }
         if hasLinks { try resolveLinks(to: name, zone: zone.id, as: name, table) }
         count += 1
@@ -112,7 +112,7 @@ final class Importer {
     // MARK: One record
 
     /// Imports one record; `again` means that values of a known version have become readable.
-    func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
+    func importRecord(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
         if hasInvisibleRecords, !again { try InvisibleRecords.forget(db, zone: zone.id, record.id.recordName) }
         if let known, let tag = known.tag, tag == record.changeTag, !again {
@@ -401,7 +401,7 @@ extension Importer {
     /// encrypted data, everything is sent again.
     ///
     /// `isOurs` means that this device ended the zone, so that the local values are the newest.
-    func lose(_ zone: KnownZone, _ deletionReason: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent
+    func zoneLost(_ zone: KnownZone, _ reason: ZoneDeletionReason, isOurs: Bool = false) throws -> [MirrorEvent
         .Detail]
     {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
@@ -410,11 +410,11 @@ extension Importer {
         var (dropped, gone): ([String], [String]) = ([], [])
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
-            if deletionReason == .encryptedDataReset, known.type != Share.recordType {
+            if reason == .encryptedDataReset, known.type != Share.recordType {
                 try requeue(known, isNewest: isOurs)
                 continue
             }
-            if let home = file.homeZone, home != zone.zone, deletionReason == .deleted, let oid = known.oid,
+            if let home = file.homeZone, home != zone.zone, reason == .deleted, let oid = known.oid,
                 try OutboxRow.find(db, oid)?.operation == .save
             {
                 // A share of this user has ended while a change or a new object was unsent: it moves to the home zone
@@ -427,7 +427,7 @@ extension Importer {
                 try OutboxRow.unblock(db, oid)
                 continue
             }
-            if known.tag == nil, !isShared, deletionReason == .deleted { continue }
+            if known.tag == nil, !isShared, reason == .deleted { continue }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
                 dropped.append(oid)
                 try OutboxRow.drop(db, oid)
@@ -446,7 +446,7 @@ extension Importer {
         if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
         try InvisibleRecords.forgetAll(db, zone: zone.id)
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
-        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(deletionReason)")]
+        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(reason)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
         return details
     }

@@ -32,7 +32,7 @@ struct MirrorPage: Sendable {
 /// In the private database, every zone belongs to the current user, whatever name the relay gives the owner.
 struct MirrorLink: Sendable {
     let database: CKDatabase
-    private let memory = LinkCache()
+    private let cache = LinkCache()
     /// The user in whose name requests are made; `nil` means the one that was last found to own the store.
     private var fixed: AccountBinding?
 
@@ -40,21 +40,21 @@ struct MirrorLink: Sendable {
 
     /// Returns a link that stays with the current user, even if another one is found later, since the changes to send
     /// were read as that user's.
-    func forCurrentTask() -> MirrorLink {
+    func boundToCurrentAccount() -> MirrorLink {
         var link = self
-        link.fixed = memory.binding.withLock { $0 }
+        link.fixed = cache.binding.withLock { $0 }
         return link
     }
 
     /// Stores that the sign-in of this generation belongs to the user who owns the store.
     func bind(to generation: Int) throws(CKError) {
         let binding = AccountBinding(try connection(), generation: generation)
-        memory.binding.withLock { $0 = binding }
+        cache.binding.withLock { $0 = binding }
     }
 
     /// Makes a request in the name of the user who owns the store, or not at all.
     func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
-        let binding = fixed ?? memory.binding.withLock { $0 }
+        let binding = fixed ?? cache.binding.withLock { $0 }
         do {
             return try await AccountBinding.$current.withValue(binding) { try await ask() }
         } catch {
@@ -69,7 +69,7 @@ struct MirrorLink: Sendable {
     /// The asset files of this link; those of the connection may be in use by the program.
     func files() throws(CKError) -> AssetClient? {
         let caller = try connection().caller
-        return memory.files.withLock { files in
+        return cache.files.withLock { files in
             if let files, files.caller === caller { return files.assetClient }
             guard let assetClient = caller.makeAssetClient() else { return nil }
             files = (caller, assetClient)
@@ -94,8 +94,8 @@ struct MirrorLink: Sendable {
             for entry in try ClientResponse.zones(document.root) {
                 switch entry {
                 case .zone(let zone): page.changed.append(Self.withoutCallerAsOwner(zone.id, isPrivate))
-                case .deleted(let zone, let deletionReason):
-                    page.deleted.append((Self.withoutCallerAsOwner(zone, isPrivate), deletionReason))
+                case .deleted(let zone, let reason):
+                    page.deleted.append((Self.withoutCallerAsOwner(zone, isPrivate), reason))
                 // If a zone cannot be read now, its own feed reports the error again.
                 case .failed(let zone?, _): page.changed.append(Self.withoutCallerAsOwner(zone, isPrivate))
                 case .failed(nil, let failure): unnamed = unnamed ?? failure
@@ -236,9 +236,9 @@ struct MirrorLink: Sendable {
         }
     }
 
-    /// Deletes a zone; `deletionReason` is the reason that other devices receive.
-    func delete(_ zone: ZoneID, because deletionReason: ZoneDeletionReason = .deleted) async throws(CKError) {
-        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: deletionReason)
+    /// Deletes a zone; `reason` is the reason that other devices receive.
+    func delete(_ zone: ZoneID, because reason: ZoneDeletionReason = .deleted) async throws(CKError) {
+        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: reason)
         }
     }
 
@@ -420,7 +420,7 @@ extension MirrorLink {
 
     /// Returns the write to send: encrypted values are sealed, and large values are uploaded as assets.
     func prepared(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
-        if let syncFailure = item.syncFailure { throw syncFailure }
+        if let refusal = item.refusal { throw refusal }
         if item.operation == .delete || (item.large.isEmpty && item.write.encrypted.isEmpty) { return item.write }
         return try await sealed(try await uploadingAssets(item, in: zone), in: zone)
     }

@@ -30,7 +30,7 @@ extension MirrorSync {
             var outcome = FetchRound.Outcome()
             outcome.syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
             lastError = error
-            return tell(.fetchFinished(outcome))
+            return handle(.fetchFinished(outcome))
         }
         try? await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
     }
@@ -43,10 +43,10 @@ extension MirrorSync {
 
     func fetch(asksDatabase: Bool, backingOff: Set<ZoneID>, prioritized: [ZoneID]) async throws {
         try await withFetchLock {
-            tell(.fetchBegan)
+            handle(.fetchBegan)
             var progress = FetchProgress(began: conditions.wallClock())
             let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, backingOff: backingOff)
-            let outcome = await walk(round, backingOff, &progress)
+            let outcome = await perform(round, backingOff, &progress)
             let failure = Self.failure(outcome, progress.errors)
             lastError = failure
             // The start of the last round that read the database's feed: all its zones have that state or a newer one.
@@ -66,7 +66,7 @@ extension MirrorSync {
                     details: progress.details
                 )
             }
-            tell(.fetchFinished(outcome))
+            handle(.fetchFinished(outcome))
             await storeRetryDelay()
             await outboxChanged()
             if let failure { throw failure }
@@ -107,7 +107,7 @@ extension MirrorSync {
         }
     }
 
-    private func walk(_ round: FetchRound, _ backingOff: Set<ZoneID>, _ progress: inout FetchProgress) async
+    private func perform(_ round: FetchRound, _ backingOff: Set<ZoneID>, _ progress: inout FetchProgress) async
         -> FetchRound.Outcome
     {
         var outcome = FetchRound.Outcome()
@@ -125,11 +125,11 @@ extension MirrorSync {
                     }
                 }
                 guard let arrival = await group.next() else { break }
-                effects = await take(arrival, &progress)
+                effects = await apply(arrival, &progress)
             }
         }
         self.round = nil
-        prefetchers.values.forEach { $0.walk.stop() }
+        prefetchers.values.forEach { $0.prefetcher.stop() }
         prefetchers = [:]
         // A zone that is gone is not an error: the database's feed has reported it meanwhile.
         let isComplete = outcome.zoneFailures.values.allSatisfy { $0.kind == .zoneNotFound }
@@ -153,9 +153,9 @@ extension MirrorSync {
         }
     }
 
-    /// Acquires the zone's lock; `take` releases it after the page is applied.
+    /// Acquires the zone's lock; `apply` releases it after the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
-        await exchange(zone).enter()
+        await lock(of: zone).enter()
         do throws(CKError) {
             try await repeatUnanswered(beforeReading: zone)
         } catch {
@@ -166,15 +166,15 @@ extension MirrorSync {
     }
 
     private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
-        if let ahead = prefetchers[zone] {
+        if let prefetch = prefetchers[zone] {
             // A save sent since may be newer than the prefetched pages.
-            if ahead.token == token, ahead.walk.sends == sends {
-                let page = await ahead.walk.take()
+            if prefetch.token == token, prefetch.prefetcher.sends == sends {
+                let page = await prefetch.prefetcher.take()
                 // After a failure, the next attempt starts again.
                 if case .failure = page { prefetchers[zone] = nil }
                 return page
             }
-            ahead.walk.stop()
+            prefetch.prefetcher.stop()
             prefetchers[zone] = nil
         }
         do throws(CKError) {
@@ -192,9 +192,9 @@ extension MirrorSync {
             prefetchers[zone]?.token = token
             return
         }
-        let walk = PagePrefetcher(sends: sends[zone, default: 0])
-        prefetchers[zone] = (token, walk)
-        inBackground { await walk.walk($0.link, $0.file.mapping, zone, from: token) }
+        let prefetcher = PagePrefetcher(sends: sends[zone, default: 0])
+        prefetchers[zone] = (token, prefetcher)
+        inBackground { await prefetcher.run($0.link, $0.file.mapping, zone, from: token) }
     }
 
     /// Adds the zones that a full database listing omits, after responses under way for lost zones have arrived.
@@ -211,17 +211,17 @@ extension MirrorSync {
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
         for (zone, _) in page.deleted {
             // A response to a request sent before the zone was lost would bring its records back.
-            await exchange(zone).enter()
-            exchange(zone).leave()
+            await lock(of: zone).enter()
+            lock(of: zone).leave()
         }
         return .database(.success(page))
     }
 
     /// Imports what has arrived, then advances the round.
-    private func take(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
+    private func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
         let arrival = await completed(arrival)
         defer {
-            if case .zone(let zone, _, _, _) = arrival { exchange(zone).leave() }
+            if case .zone(let zone, _, _, _) = arrival { lock(of: zone).leave() }
         }
         switch arrival {
         case .database(.success(let page)):
@@ -253,11 +253,11 @@ extension MirrorSync {
             guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
             prefetch(page, of: zone)
             do {
-                for part in page.parts(room: conditions.room) { try await enter(part, of: zone, since, &progress) }
+                for part in page.parts(room: conditions.room) { try await importPart(part, of: zone, since, &progress) }
                 progress.bytes += page.bytes
                 let arrived = page.records.changed.count
                 progress.rest[zone] = page.remaining ?? progress.rest[zone].map { max(0, $0 - arrived) }
-                if page.records.moreComing { tell(of: progress) }
+                if page.records.moreComing { postProgress(progress) }
             } catch is OutOfSequencePage {
                 return advance(.zoneFailed(zone, SyncFailure(.tokenExpired)))
             } catch {
@@ -269,9 +269,9 @@ extension MirrorSync {
         case .zone(let zone, _, _, .failure(let error)):
             progress.errors[zone] = error
             // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
-            if let deletionReason = error.formerZone, deletionReason != .deleted {
+            if let reason = error.formerZone, reason != .deleted {
                 do {
-                    progress.details += try await lose(zone, deletionReason)
+                    progress.details += try await zoneLost(zone, reason)
                 } catch {
                     return advance(.zoneFailed(zone, Self.syncFailure(of: CKError(from: error), .zoneBusy)))
                 }
@@ -280,7 +280,7 @@ extension MirrorSync {
         }
     }
 
-    private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ progress: inout FetchProgress)
+    private func importPart(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ progress: inout FetchProgress)
         async throws
     {
         var part = part
@@ -301,7 +301,7 @@ extension MirrorSync {
     }
 
     /// Reports an import's progress to the listeners; the file stores only its end.
-    private func tell(of progress: FetchProgress) {
+    private func postProgress(_ progress: FetchProgress) {
         broadcaster.post(
             MirrorEvent(
                 id: 0,
@@ -364,10 +364,10 @@ extension MirrorSync {
         // Records of an ended zone may have moved to a changed one, so the zone is kept until those are fetched.
         let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
         var ending: [ZoneID] = []
-        var lost: [(ZoneID, DatabasePage.Loss)] = []
-        for (zone, deletionReason) in page.deleted {
-            guard waits, deletionReason == .deleted, zone != file.homeZone else {
-                lost.append((zone, deletionReason))
+        var lost: [(ZoneID, ZoneDeletionReason)] = []
+        for (zone, reason) in page.deleted {
+            guard waits, reason == .deleted, zone != file.homeZone else {
+                lost.append((zone, reason))
                 continue
             }
             ending.append(zone)
@@ -389,11 +389,11 @@ extension MirrorSync {
                 )
             }
             for zone in ending { try KnownZone.end(db, zone) }
-            for (zone, deletionReason) in lost {
+            for (zone, reason) in lost {
                 guard let known = try KnownZone.find(db, zone) else { continue }
                 if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).lose(known, deletionReason)
+                    try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
                 }
             }
             try State.set(db, .databaseToken, page.token.text)
@@ -403,14 +403,14 @@ extension MirrorSync {
     }
 
     /// Handles a zone that was deleted and created again: the store's objects belong to the old one.
-    func lose(_ zone: ZoneID, _ deletionReason: ZoneDeletionReason) async throws -> [MirrorEvent.Detail] {
+    func zoneLost(_ zone: ZoneID, _ reason: ZoneDeletionReason) async throws -> [MirrorEvent.Detail] {
         let (file, now) = (file, conditions.wallClock())
         var kept: [MirrorEvent.Detail] = []
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         return try await file.pool.write { [kept] db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return kept }
             let details = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, file, transaction: transaction, now: now).lose(known, deletionReason)
+                try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
             }
             try db.execute(
                 sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
@@ -445,7 +445,7 @@ extension MirrorSync {
             let page = found.records
             if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
                 let isFirst = since == nil && found.isFirstPart
-                written = try Self.enter(found, in: &known, isFirst: isFirst, db, file, now, crash)
+                written = try Self.importPage(found, in: &known, isFirst: isFirst, db, file, now, crash)
             }
             if found.isLastPart { try Self.note(page.token, page.moreComing, of: known, at: now, db) }
             try crash(.insideImport)
@@ -473,7 +473,7 @@ extension MirrorSync {
         )
     }
 
-    private static func enter(
+    private static func importPage(
         _ found: MirrorPage,
         in known: inout KnownZone,
         isFirst: Bool,
@@ -487,7 +487,7 @@ extension MirrorSync {
             var written = ImportResult()
             if isFirst { try known.beginSweep(db, transaction) }
             let importer = try Importer(db, file, transaction: transaction, now: now)
-            try importer.take(page.changed, found.prepared, zone: known)
+            try importer.importRecords(page.changed, found.prepared, zone: known)
             // A deletion elsewhere may have freed space.
             if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
             for item in page.deleted {
@@ -534,7 +534,7 @@ extension MirrorSync {
 
     /// Called after all changes were fetched.
     func allChangesFetched(_ progress: inout FetchProgress) async throws {
-        if awaitsRecords { try await lookForAwaited(&progress) }
+        if awaitsRecords { try await lookUpAwaitedRecords(&progress) }
         if !endings.isEmpty { try await endZones(&progress) }
         try await removeInvisibleObjects(&progress)
         if link.isPrivate { try await findUnsharedLinkedObjects() }
@@ -544,7 +544,7 @@ extension MirrorSync {
 
     /// Fetches expected records by name that their new zone's feed did not contain, because it was read before the old
     /// zone's.
-    private func lookForAwaited(_ progress: inout FetchProgress) async throws {
+    private func lookUpAwaitedRecords(_ progress: inout FetchProgress) async throws {
         let awaited = try await file.pool.read { db -> [ZoneID: [String]] in
             var found: [ZoneID: [String]] = [:]
             let sql = "SELECT zone, name FROM mirror_record WHERE tag = ? ORDER BY id"
@@ -555,7 +555,7 @@ extension MirrorSync {
             return found
         }
         for (zone, names) in awaited {
-            let lock = exchange(zone)
+            let lock = lock(of: zone)
             await lock.enter()
             defer { lock.leave() }
             for start in stride(from: 0, to: names.count, by: BatchLimits.maxOperations) {
@@ -592,7 +592,7 @@ extension MirrorSync {
             guard let home = try KnownZone.find(db, zone) else { return 0 }
             return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in found { try importer.take(record, zone: home) }
+                for record in found { try importer.importRecord(record, zone: home) }
                 for name in Set(names).subtracting(found.map(\.id.recordName)).sorted() {
                     try importer.remove(name, zone: home)
                 }
@@ -616,7 +616,7 @@ extension MirrorSync {
                     details.append(.share(.accessLost(reason), zone: zone.zone.zoneName))
                 }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).lose(zone, .deleted)
+                    try Importer(db, file, transaction: transaction, now: now).zoneLost(zone, .deleted)
                 }
             }
             // Changes that waited to know their zone can be sent now.

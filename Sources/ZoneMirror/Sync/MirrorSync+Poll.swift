@@ -98,7 +98,7 @@ extension MirrorSync {
     }
 
     /// Polls one type on schedule.
-    func walk(_ type: String, _ since: Timestamp?) async {
+    func pollOnSchedule(_ type: String, _ since: Timestamp?) async {
         defer { typePollEnded() }
         do throws(CKError) {
             try await checkAccount()
@@ -151,7 +151,7 @@ extension MirrorSync {
         var marker: String?
         var count = 0
         repeat {
-            guard let page = try await take(type, since, after: marker) else { return }
+            guard let page = try await pollPage(type, since, after: marker) else { return }
             marker = page.marker
             count += page.count
         } while marker != nil && !isStopped
@@ -161,12 +161,12 @@ extension MirrorSync {
     /// Fetches a page and imports what is new; returns `nil` if the type is skipped.
     ///
     /// Runs with the zone's lock held, because a page read before a save or deletion of this device would undo it.
-    private func take(
+    private func pollPage(
         _ type: String,
         _ since: Timestamp?,
         after marker: String?
     ) async throws(CKError) -> (count: Int, marker: String?)? {
-        let lock = exchange(ZoneID(ZoneID.defaultName))
+        let lock = lock(of: ZoneID(ZoneID.defaultName))
         await lock.enter()
         defer { lock.leave() }
         let page: (records: [Record], marker: String?)
@@ -181,7 +181,7 @@ extension MirrorSync {
         unpolled.remove(type)
         let before = poll.marks[type]
         do {
-            let count = try await take(page.records, type, isLast: page.marker == nil)
+            let count = try await importNew(page.records, type, isLast: page.marker == nil)
             // A cancelled task must report the failure, so that the type does not stay marked as being polled.
             if page.marker != nil { try Task.checkCancellation() }
             return (count, page.marker)
@@ -226,12 +226,12 @@ extension MirrorSync {
         await note(.poll, error: error)
         let syncFailure = syncFailure ?? error.syncFailure
         perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
-        tell(.operationFailed(syncFailure))
+        handle(.operationFailed(syncFailure))
         await storeRetryDelay()
     }
 
     /// Imports what is new in a page together with the poll's progress; only then the type may be complete.
-    private func take(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
+    private func importNew(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
         let listed = records.map { record in
             PublicPoll.ListedRecord(
                 recordName: record.id.recordName,
@@ -264,7 +264,7 @@ extension MirrorSync {
             let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
             let count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in records { try importer.take(record, zone: zone) }
+                for record in records { try importer.importRecord(record, zone: zone) }
                 return importer.count
             }
             if let mark { try PollProgress.store(db, type, mark) }

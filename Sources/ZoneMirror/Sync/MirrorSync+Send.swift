@@ -27,7 +27,7 @@ extension MirrorSync {
             return (count, true, try first.contains { try exporter.makesRoom($0) })
         }
         let count = status?.count ?? 0
-        tell(.outboxChanged(isEmpty: status?.mayGo != true))
+        handle(.outboxChanged(isEmpty: status?.mayGo != true))
         if status?.isFull == true, count > 0 { scheduleQuotaRetry() }
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
@@ -126,7 +126,7 @@ extension MirrorSync {
             try await checkAccount()
         } catch {
             lastError = error
-            return tell(.sendFinished(.init(syncFailure: error.syncFailure)))
+            return handle(.sendFinished(.init(syncFailure: error.syncFailure)))
         }
         _ = try? await send(backingOff: backingOff)
     }
@@ -155,8 +155,11 @@ extension MirrorSync {
     /// Returns the refusals.
     private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
         try await withSendLock {
-            tell(.sendBegan)
-            var progress = SendProgress(link: isPublic ? link.forCurrentTask() : link, began: conditions.wallClock())
+            handle(.sendBegan)
+            var progress = SendProgress(
+                link: isPublic ? link.boundToCurrentAccount() : link,
+                began: conditions.wallClock()
+            )
             progress.busyZones = backingOff
             for _ in 0..<Self.maxMoves {
                 guard await moveAndSend(&progress), progress.error == nil else { break }
@@ -234,9 +237,9 @@ extension MirrorSync {
         progress.outcome.onlyZonesBackingOffRemain =
             progress.error == nil && !progress.busyZones.isEmpty && progress.refused.isEmpty
         await outboxChanged()
-        tell(.sendFinished(progress.outcome))
+        handle(.sendFinished(progress.outcome))
         await storeRetryDelay()
-        if progress.needsDatabaseFetch { tell(.noticed(nil)) }
+        if progress.needsDatabaseFetch { handle(.noticed(nil)) }
         if !progress.refused.isEmpty { await checkSchema() }
         await notifyOtherListeners(progress.changedZones)
     }
@@ -286,7 +289,7 @@ extension MirrorSync {
             guard try await createZone(zone, for: ours, &progress) else { continue }
             var waiting = limits.split(ours.parentsFirst(), size: \.size)[...]
             while let request = waiting.popFirst(), progress.error == nil, !progress.busyZones.contains(zone) {
-                let rest = try await exchange(request, in: zone, &progress)
+                let rest = try await send(request, in: zone, &progress)
                 guard !rest.isEmpty else { continue }
                 waiting = limits.split(rest + waiting.joined(), size: \.size)[...]
             }
@@ -301,7 +304,7 @@ extension MirrorSync {
         guard link.isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return true }
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         do throws(CKError) {
@@ -337,10 +340,10 @@ extension MirrorSync {
     }
 
     /// Sends one request and applies its result; returns the items to send again immediately.
-    private func exchange(_ request: [Outgoing], in zone: ZoneID, _ progress: inout SendProgress) async throws
+    private func send(_ request: [Outgoing], in zone: ZoneID, _ progress: inout SendProgress) async throws
         -> [Outgoing]
     {
-        let lock = exchange(zone)
+        let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         inFlight.formUnion(request.map(\.oid))
@@ -354,14 +357,14 @@ extension MirrorSync {
             return sent
         }
         if sent.items.count < request.count { progress.needsAnotherPass = true }
-        return sent.items.isEmpty ? [] : try await exchange(sent, in: zone, &progress)
+        return sent.items.isEmpty ? [] : try await send(sent, in: zone, &progress)
     }
 }
 
 /// Sending requests, and repeating those whose responses were lost.
 extension MirrorSync {
     /// Sends a stored request and applies its result; returns the items to send again immediately.
-    func exchange(_ sent: SentRequest, in zone: ZoneID, _ progress: inout SendProgress) async throws -> [Outgoing] {
+    func send(_ sent: SentRequest, in zone: ZoneID, _ progress: inout SendProgress) async throws -> [Outgoing] {
         let request = sent.items
         sends[zone, default: 0] += 1
         progress.bytes += request.reduce(0) { $0 + $1.size }
@@ -439,7 +442,7 @@ extension MirrorSync {
         for zone in try await file.pool.read({ try SentRequest.zones($0) }) {
             guard progress.error == nil else { return }
             guard !progress.busyZones.contains(zone) else { continue }
-            let lock = exchange(zone)
+            let lock = lock(of: zone)
             await lock.enter()
             defer { lock.leave() }
             try await repeatUnanswered(in: zone, &progress)
@@ -453,7 +456,7 @@ extension MirrorSync {
     ///
     /// - Throws: An error while the result of the request is unknown; the page must wait then.
     func repeatUnanswered(beforeReading zone: ZoneID) async throws(CKError) {
-        var progress = SendProgress(link: isPublic ? link.forCurrentTask() : link, began: conditions.wallClock())
+        var progress = SendProgress(link: isPublic ? link.boundToCurrentAccount() : link, began: conditions.wallClock())
         let isOpen: Bool
         do {
             try await repeatUnanswered(in: zone, &progress)
@@ -492,7 +495,7 @@ extension MirrorSync {
         let names = sent.items.map(\.oid)
         inFlight.formUnion(names)
         defer { inFlight.subtract(names) }
-        _ = try await exchange(sent, in: zone, &progress)
+        _ = try await send(sent, in: zone, &progress)
     }
 }
 
@@ -566,12 +569,12 @@ extension MirrorSync {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         let isOwnZone = link.isPrivate && !zone.isDefault
         let result = try await file.pool.write { db in
-            var settlement = try SendResultWriter(db, file, now: now, isOwnZone: isOwnZone)
-            for (item, outcome) in zip(request, outcomes) { try settlement.take(item, outcome, in: zone) }
+            var writer = try SendResultWriter(db, file, now: now, isOwnZone: isOwnZone)
+            for (item, outcome) in zip(request, outcomes) { try writer.apply(item, outcome, in: zone) }
             if answers { try SentRequest.remove(db, in: zone) }
-            try settlement.end()
+            try writer.end()
             try crash(.insideConfirm)
-            return settlement.result
+            return writer.result
         }
         try crash(.afterConfirm)
         progress.sent += result.sent
@@ -582,7 +585,7 @@ extension MirrorSync {
         progress.needsDatabaseFetch = progress.needsDatabaseFetch || result.needsDatabaseFetch
         progress.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         progress.quotaError = progress.quotaError ?? result.quotaError
-        if let later = result.later { progress.retryLater(later, in: zone) }
+        if let error = result.temporaryError { progress.retryLater(error, in: zone) }
         // Each change failed because of another one, but no other is left: sending them again would change nothing.
         if result.resend.count == request.count {
             progress.error =
@@ -619,16 +622,16 @@ extension MirrorSync {
         in zone: KnownZone,
         _ progress: inout SendProgress
     ) async throws {
-        let lock = exchange(zone.zone)
+        let lock = lock(of: zone.zone)
         await lock.enter()
         defer { lock.leave() }
         sends[zone.zone, default: 0] += 1
         var writes: [ClientRequest.Write] = []
         for known in part { writes.append(try await progress.link.sealed(known.copy(.create), in: zone.zone)) }
-        var settled: [Int64] = []
+        var deleted: [Int64] = []
         for (known, answer) in zip(part, try await progress.link.modify(writes, in: zone.zone, atomically: false)) {
             guard case .failed(let error, _) = answer, error.code != .serverRecordChanged else {
-                settled.append(known.id)
+                deleted.append(known.id)
                 continue
             }
             // Records that the relay refuses permanently stay here for the program that knows them.
@@ -637,13 +640,13 @@ extension MirrorSync {
             } else if error.code == .quotaExceeded {
                 progress.quotaError = progress.quotaError ?? error
             } else {
-                settled.append(known.id)
+                deleted.append(known.id)
                 progress.error = progress.error ?? error
             }
         }
         progress.changedZones.insert(zone.zone)
-        try await file.pool.write { [settled] db in
-            for id in settled {
+        try await file.pool.write { [deleted] db in
+            for id in deleted {
                 try db.execute(
                     sql: "UPDATE mirror_record SET tag = ? WHERE id = ? AND tag IS NULL",
                     arguments: [KnownRecord.unseen, id]

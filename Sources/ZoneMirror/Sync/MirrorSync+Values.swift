@@ -102,7 +102,7 @@ extension MirrorSync {
                     guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
                         known.tag == record.changeTag
                     else { continue }
-                    try importer.take(record, zone: home, again: true)
+                    try importer.importRecord(record, zone: home, again: true)
                 }
             }
         }

@@ -35,8 +35,8 @@ actor MirrorSync {
     var endings: [ZoneID: ShareChange.Loss] = [:]
     /// Whether some records have left one zone and were not seen in another yet.
     var awaitsRecords = false
-    /// Prefetching walks through zones, with the token of the next page to take.
-    var prefetchers: [ZoneID: (token: SyncToken, walk: PagePrefetcher)] = [:]
+    /// Zones being prefetched, with the token of the next page to take.
+    var prefetchers: [ZoneID: (token: SyncToken, prefetcher: PagePrefetcher)] = [:]
 
     var random: RandomGenerator
     var limits = BatchLimits()
@@ -120,7 +120,7 @@ actor MirrorSync {
         guard conditions.isAutomatic, !isStopped else { return }
         beginPolls()
         await outboxChanged()
-        tell(.started)
+        handle(.started)
         if !isPublic { inBackground { await $0.listenForNotices() } }
     }
 
@@ -129,7 +129,7 @@ actor MirrorSync {
             let extents = extents
             try await file.pool.write { try PollProgress.resetIfExtentsChanged($0, extents) }
         }
-        let (token, zones, marks, backingOff, heldFor) = try await file.pool.read { db in
+        let (token, zones, marks, heldUntil, heldFor) = try await file.pool.read { db in
             (
                 try State.text(db, .databaseToken), try KnownZone.all(db), try PollProgress.load(db),
                 try State.number(db, .heldUntil), try State.number(db, .heldFor)
@@ -143,12 +143,12 @@ actor MirrorSync {
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await unfetchedZones() { feed.changed(zone) }
         poll = poll.restored(with: marks)
-        if let backingOff, let heldFor, backingOff > conditions.wallClock().timeIntervalSince1970 {
+        if let heldUntil, let heldFor, heldUntil > conditions.wallClock().timeIntervalSince1970 {
             var settings = conditions.schedule
             settings.isAutomatic = conditions.isAutomatic
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
-            let wait = min(backingOff - conditions.wallClock().timeIntervalSince1970, heldFor)
-            schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + .seconds(wait))
+            let wait = min(heldUntil - conditions.wallClock().timeIntervalSince1970, heldFor)
+            schedule = SyncSchedule(settings: settings, retryNotBefore: conditions.time.now() + .seconds(wait))
         }
         // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in
@@ -198,7 +198,7 @@ actor MirrorSync {
     /// Stores a wait that the relay requested, so that it survives a restart.
     func storeRetryDelay() async {
         delayPolls()
-        let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
+        let wait = schedule.retryNotBefore.map { ($0 - conditions.time.now()).inSeconds }
         let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
         // The two clocks never agree exactly; only a real difference is written.
         let isNews = until.map { abs($0 - (storedRetryDelay ?? 0)) > 1 } ?? (storedRetryDelay != nil)
@@ -217,11 +217,11 @@ actor MirrorSync {
     }
 
     private func delayPolls() {
-        guard isPublic, let until = schedule.heldUntil else { return }
+        guard isPublic, let until = schedule.retryNotBefore else { return }
         perform(poll.handle(.backingOff(until: until), at: conditions.time.now(), using: &random))
     }
 
-    func tell(_ event: SyncSchedule.Event) {
+    func handle(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
         countSeenChanges(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
@@ -231,7 +231,7 @@ actor MirrorSync {
                     // A database without a feed has nothing to fetch; the poll runs on its own.
                     var outcome = FetchRound.Outcome()
                     outcome.reachedDatabaseEnd = true
-                    tell(.fetchFinished(outcome))
+                    handle(.fetchFinished(outcome))
                 } else {
                     inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, backingOff: backingOff) }
                 }
@@ -252,7 +252,7 @@ actor MirrorSync {
                 guard !isStopped else { break }
                 pollBegan()
                 typesBeingPolled += 1
-                inBackground { await $0.walk(type, since) }
+                inBackground { await $0.pollOnSchedule(type, since) }
             case .wake(let moment):
                 nextPollWake = moment
                 wake()
@@ -280,14 +280,14 @@ actor MirrorSync {
 
     private func timerElapsed(_ timerGeneration: Int) {
         guard timerGeneration == self.timerGeneration else { return }
-        tell(.timerFired)
+        handle(.timerFired)
         if isPublic { perform(poll.handle(.timerFired, at: conditions.time.now(), using: &random)) }
     }
 
-    var heldUntil: Instant? { schedule.heldUntil }
+    var retryNotBefore: Instant? { schedule.retryNotBefore }
 
     /// Starts a fetch for a change that no notice has reported yet.
-    func noticed() { tell(.noticed(nil)) }
+    func noticed() { handle(.noticed(nil)) }
 
     /// The container for which this sync works.
     nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
@@ -305,7 +305,7 @@ actor MirrorSync {
     // MARK: Rounds
 
     /// The lock that allows one request at a time for a zone.
-    func exchange(_ zone: ZoneID) -> AsyncLock {
+    func lock(of zone: ZoneID) -> AsyncLock {
         if let known = zoneLocks[zone] { return known }
         let made = AsyncLock()
         zoneLocks[zone] = made
@@ -314,9 +314,9 @@ actor MirrorSync {
 
     /// Returns when all requests sent before were answered and their results stored.
     func awaitZoneLocks() async {
-        for exchange in Array(zoneLocks.values) {
-            await exchange.enter()
-            exchange.leave()
+        for lock in Array(zoneLocks.values) {
+            await lock.enter()
+            lock.leave()
         }
     }
 

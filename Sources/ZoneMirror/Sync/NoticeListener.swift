@@ -37,7 +37,7 @@ actor NoticeListener {
     ///
     /// `retryNotBefore` is a wait requested by the relay that has not ended.
     func listen(
-        heldUntil retryNotBefore: Instant?,
+        retryNotBefore: Instant?,
         _ deliver: @escaping @Sendable (NoticeMultiplexer.Event) async -> Void
     ) async {
         self.retryNotBefore = retryNotBefore
@@ -75,7 +75,7 @@ actor NoticeListener {
 /// Receiving notices of changes, and notifying the other listeners on the same connection of this mirror's own.
 extension MirrorSync {
     func listenForNotices() async {
-        await noticeListener.listen(heldUntil: heldUntil) { [weak self] in await self?.take($0) }
+        await noticeListener.listen(retryNotBefore: retryNotBefore) { [weak self] in await self?.noticeReceived($0) }
         if isStopped { await noticeListener.stop() }
     }
 
@@ -84,20 +84,20 @@ extension MirrorSync {
     private func subscribeAgain() async {
         await noticeListener.subscribe()
         // Changes made in between were not reported to anyone.
-        tell(.noticed(nil))
+        handle(.noticed(nil))
     }
 
-    func take(_ event: NoticeMultiplexer.Event) {
+    func noticeReceived(_ event: NoticeMultiplexer.Event) {
         switch event {
         case .opened(let subscriptions):
-            tell(.channelOpened)
+            handle(.channelOpened)
             if let subscriptions, !subscriptions.contains(noticeListener.subscriptionID) {
                 inBackground { await $0.subscribeAgain() }
             }
-        case .lost: tell(.channelLost)
+        case .lost: handle(.channelLost)
         // This starts the next round, which checks the account first, whatever the last round was waiting for.
-        case .accountReplaced: tell(.accountChanged(isUsable: true))
-        case .changed(nil, _): tell(.noticed(nil))
+        case .accountReplaced: handle(.accountChanged(isUsable: true))
+        case .changed(nil, _): handle(.noticed(nil))
         case .changed(let zone?, let token):
             let isKnown = feed.zoneTokens[zone] != nil
             guard feed.noticed(zone, token: token) else { return }
@@ -105,7 +105,7 @@ extension MirrorSync {
                 _ = round?.handle(.noticed(zone), state: &feed)
             } else {
                 // A new zone is first reported by the database's feed.
-                tell(.noticed(isKnown ? zone : nil))
+                handle(.noticed(isKnown ? zone : nil))
             }
         }
     }

@@ -6,7 +6,7 @@ import ZoneKit
 /// Prefetches a zone's pages while others are being imported.
 ///
 /// The importer takes all pages that are available at once. So a slow disk makes larger transactions, a slow network
-/// makes small ones, and the first page is shown immediately. The walk pauses when `depth` pages or `room` bytes are
+/// makes small ones, and the first page is shown immediately. It pauses when `depth` pages or `room` bytes are
 /// waiting. Record names are random, so each import transaction writes most pages of three indexes, however few
 /// records it has: many small transactions would write the same pages repeatedly, while a local save waits for one of
 /// them, about 0.15 s at this depth.
@@ -26,16 +26,16 @@ final class PagePrefetcher: Sendable {
     private static let depth = 32
     private static let room = 16 << 20
 
-    /// The number of requests sent to the zone when the walk began; a later one may be newer than its pages.
+    /// The number of requests sent to the zone when prefetching began; a later one may be newer than its pages.
     let sends: Int
     private let state = Mutex(State())
 
     init(sends: Int) { self.sends = sends }
 
-    /// Walks to the feed's end or the first failure.
+    /// Fetches pages up to the feed's end or the first failure.
     ///
     /// The next page is requested while the records of the current one are decoded.
-    func walk(_ link: MirrorLink, _ mapping: RecordMapping, _ zone: ZoneID, from start: SyncToken?) async {
+    func run(_ link: MirrorLink, _ mapping: RecordMapping, _ zone: ZoneID, from start: SyncToken?) async {
         var answer = await Self.ask(link, zone, start)
         var token = start
         while await hasRoom() {
@@ -93,7 +93,7 @@ final class PagePrefetcher: Sendable {
         return .success(pages.dropFirst().reduce(into: first) { $0.append($1) })
     }
 
-    /// Ends the walk; pages are no longer taken.
+    /// Ends prefetching; pages are no longer taken.
     func stop() {
         let (consumer, producer) = state.withLock { state in
             defer { (state.isEnded, state.consumer, state.producer) = (true, nil, nil) }

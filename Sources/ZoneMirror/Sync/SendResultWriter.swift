@@ -106,7 +106,8 @@ struct SendResultWriter {
         var needsDatabaseFetch = false
         /// Whether changes must be fetched before anything is sent again.
         var needsFetch = false
-        var later: CKError?
+        /// The error of a change that failed temporarily.
+        var temporaryError: CKError?
         /// The error of a change that found no space; changes that need none continue.
         var quotaError: CKError?
         var details: [MirrorEvent.Detail] = []
@@ -134,7 +135,7 @@ struct SendResultWriter {
         exporter = try Exporter(db, file)
     }
 
-    mutating func take(_ item: Outgoing, _ answer: MirrorLink.Answer, in zone: ZoneID) throws {
+    mutating func apply(_ item: Outgoing, _ answer: MirrorLink.Answer, in zone: ZoneID) throws {
         if case .failed = answer {} else if try OutboxRow.find(db, item.oid) == nil { undone.append(item) }
         switch answer {
         case .saved(let record) where item.operation == .save:
@@ -149,11 +150,11 @@ struct SendResultWriter {
                 result.needsAnotherPass = true
                 result.details.append(.quotaRecovered)
             }
-        case .failed(let error, let server): try take(item, error, server, zone)
+        case .failed(let error, let server): try apply(item, error, server, zone)
         }
     }
 
-    private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
+    private mutating func apply(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
         // The target of its reference is unsent or refused, or the zone's key has not arrived: not a failure of this
         // change.
         if try error.isZoneKeyMissing || error.code == .referenceViolation && OutboxRow.hasUnsentParent(db, of: item) {
@@ -221,7 +222,7 @@ struct SendResultWriter {
         case .later:
             // A busy relay is not a failure of the change itself.
             try exporter.failed(item, error, counts: !error.syncFailure.isRetriedAutomatically)
-            result.later = result.later ?? error
+            result.temporaryError = result.temporaryError ?? error
         case .refuse: try refused(item, error)
         }
     }
@@ -237,7 +238,7 @@ struct SendResultWriter {
             try OutboxRow.drop(db, item.oid)
             return undone.append(item)
         }
-        try OutboxRow.settled(db, item.oid, version: item.version)
+        try OutboxRow.confirmed(db, item.oid, version: item.version)
         result.needsAnotherPass = true
     }
 
@@ -249,7 +250,7 @@ struct SendResultWriter {
             try ShareMoves.isUnderWay(db, known), let table = file.mapping.tables[item.entity],
             let row = try table.row(db, item.oid)
         else { return false }
-        let mine = file.mapping.settled(try exporter.names.toRelay(row, table, item.oid, db), in: table)
+        let mine = file.mapping.roundTripped(try exporter.names.toRelay(row, table, item.oid, db), in: table)
         return mine == file.mapping.row(of: known.serverFields(), in: table)
     }
 
@@ -281,7 +282,7 @@ struct SendResultWriter {
         let conflicts = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
             for (item, record) in merges {
-                try importer.take(record, zone: try KnownZone.make(db, item.zone))
+                try importer.importRecord(record, zone: try KnownZone.make(db, item.zone))
             }
             for item in deletions {
                 if let known = try KnownRecord.find(db, oid: item.oid) {

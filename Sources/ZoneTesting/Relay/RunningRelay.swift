@@ -77,7 +77,7 @@ struct RunningRelay: Sendable {
                 hub?.publish(changes, of: home)
             },
             onLostWrite: { lostWrites.note() },
-            later: { work in
+            scheduler: { work in
                 commits.run {
                     work()
                     if let store = watched.store { observer?.wrote(in: store) }
@@ -85,7 +85,7 @@ struct RunningRelay: Sendable {
             }
         )
         if let observer, let home = TestRelay.home {
-            // The witness checks that the file contains what it did when the last run ended.
+            // The observer checks that the file contains what it did when the last run ended.
             let store = try stores.sqliteStore(of: home)
             watched.hold(store)
             observer.opened(store)
@@ -182,7 +182,7 @@ private final class LostWriteFlag: Sendable {
     func note() { noted.withLock { $0 = true } }
 }
 
-/// The store for a witness to inspect, once it is open.
+/// The store for an observer to inspect, once it is open.
 private final class ObservedStore: Sendable {
     private let weakStore = Mutex<WeakStore>(WeakStore())
 

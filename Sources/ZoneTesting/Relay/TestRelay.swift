@@ -215,7 +215,7 @@ public final class TestRelay: Sendable {
         return await relay.respond(to: request)
     }
 
-    /// Returns the relay's response, reported to the world's witness; `nil` if the relay is stopped or ends meanwhile.
+    /// Returns the relay's response, reported to the world's observer; `nil` if the relay is stopped or ends meanwhile.
     package func answer(_ request: APIRequest) async -> APIResponse? { await running?.answer(request) }
 
     /// Whether the disk has failed the relay, so that its process should end and start again.
@@ -243,7 +243,7 @@ public final class TestRelay: Sendable {
     /// Waits until the notices of all commits so far have reached the connected devices.
     package func deliverNotices() async {
         guard let running else { return }
-        await running.hub.queries.settle()
+        await running.hub.queries.waitUntilIdle()
         await running.worker.settle()
     }
 }

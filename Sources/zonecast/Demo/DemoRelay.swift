@@ -182,7 +182,7 @@ final class DemoHealthMonitor: Sendable {
         await withTaskGroup(of: Void.self) { tasks in
             tasks.addTask { await self.ask() }
             tasks.addTask {
-                while (try? await Task.sleep(for: .milliseconds(200))) != nil { self.look() }
+                while (try? await Task.sleep(for: .milliseconds(200))) != nil { self.reportReachability() }
             }
         }
     }
@@ -209,7 +209,7 @@ final class DemoHealthMonitor: Sendable {
         }
     }
 
-    private func look() {
+    private func reportReachability() {
         let isAnswering = silence < Self.timeout
         let hasChanged = state.withLock { state in
             defer { state.isAnswering = isAnswering }

@@ -45,7 +45,7 @@ struct FolderChecks: Sendable {
             return Finding("storage", .problem, fault, next: "move it to another place, then start the relay again")
         }
         do {
-            return try look()
+            return try checkFiles()
         } catch let error as DirectoryError {
             if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
             if let inaccessibleFile = inaccessibleFile() { return inaccessibleFile }
@@ -76,7 +76,7 @@ struct FolderChecks: Sendable {
         Finding("storage", .problem, found, next: "zonecast backup restore latest --data \(folder.shellWord)")
     }
 
-    private func look() throws -> Finding {
+    private func checkFiles() throws -> Finding {
         if let fault = writeFault() {
             let found = "\(folder) cannot be written: \(String(cString: strerror(fault)))"
             guard fault == ENOSPC || fault == EDQUOT else { return unusable(found, fault) }
@@ -360,14 +360,14 @@ extension FolderChecks {
             let found = "the newest, \(latest.name), has \(faults.of("fault"))"
             return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
-        let look = "zonecast asset verify --container ID --data \(folder.shellWord)"
+        let command = "zonecast asset verify --container ID --data \(folder.shellWord)"
         if manifest.lackedAssets > 0 {
             let found = "the newest lacks \(manifest.lackedAssets.of("asset")) of which no intact copy existed"
-            return Finding("backup", .problem, found, next: look)
+            return Finding("backup", .problem, found, next: command)
         }
         guard let count = manifest.rescuedAssets, count > 0 else { return nil }
         let found = "\(count.of("asset")) missing or damaged in the data folder; backups have them"
-        return Finding("backup", .problem, found, next: look)
+        return Finding("backup", .problem, found, next: command)
     }
 
     /// Returns a finding if backups cannot be written; only a thorough check tries it.

@@ -202,7 +202,7 @@ extension RunningRelay {
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
             tuning: settings.queries,
-            mostOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
+            maxOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
             onCommit: Self.publish(to: hub, tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
             onLostWrite: { [failedCommit] in failedCommit.endProcess() },
@@ -301,7 +301,7 @@ extension RunningRelay {
             time: .system,
             files: WebFiles(folder: settings.webFiles),
             push: push?.service.gateway,
-            look: DoctorFindingsCache(settings).findings
+            runChecks: DoctorFindingsCache(settings).findings
         )
         let pages = DemoPages(
             isOpen: settings.servesDemo,

@@ -15,7 +15,7 @@ import Wire
     private func world(limits: Limits = Limits()) async throws -> World {
         // Commits inline, so that nothing else runs on the connection whose statements are counted.
         let line = DispatchQueue(label: "commits of a test")
-        let world = try World(limits: limits, later: { line.async(execute: $0) })
+        let world = try World(limits: limits, scheduler: { line.async(execute: $0) })
         try await world.makeZone(notes: [])
         return world
     }

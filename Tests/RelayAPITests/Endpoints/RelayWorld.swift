@@ -65,7 +65,7 @@ final class RelayWorld: RelayCalling, Sendable {
         hub: NoticeHub? = nil,
         push: PushDependencies? = nil,
         _ change: (inout SignInSettings) -> Void = { _ in },
-        later: CommitScheduler? = nil
+        scheduler: CommitScheduler? = nil
     ) throws {
         self.directory = try directory ?? AccountStore(inMemory: ())
         var settings = SignInSettings()
@@ -85,7 +85,7 @@ final class RelayWorld: RelayCalling, Sendable {
             folder: folder,
             draw: { drawn.withLock { $0.next() } },
             onCommit: { hub?.publish($1, of: $0) },
-            later: later
+            scheduler: scheduler
         )
         relay = Relay(
             authenticator: authenticator,

@@ -14,8 +14,8 @@ struct ShareWorld {
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init(limits: Limits = Limits(), later: CommitScheduler? = nil) throws {
-        world = try SubscriptionWorld(limits: limits, later: later)
+    init(limits: Limits = Limits(), scheduler: CommitScheduler? = nil) throws {
+        world = try SubscriptionWorld(limits: limits, scheduler: scheduler)
     }
 
     /// Returns the record name of a user in the container.

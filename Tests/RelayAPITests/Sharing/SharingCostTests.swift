@@ -23,7 +23,7 @@ import Wire
     /// On a thread of its own the clean-up could run at any time, on the connection whose statements are counted.
     private func world() throws -> World {
         let line = DispatchQueue(label: "commits of a test")
-        return try World(later: { line.async(execute: $0) })
+        return try World(scheduler: { line.async(execute: $0) })
     }
 
     private func store(_ world: World) throws -> any Store {

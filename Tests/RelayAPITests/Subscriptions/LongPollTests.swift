@@ -69,7 +69,7 @@ import Wire
         let (_, url) = try await create(world)
         try await world.change("a")
         try await world.change("b")
-        await world.hub.queries.settle()
+        await world.hub.queries.waitUntilIdle()
         #expect(try kind(await poll(world.relay, url)) == "qry")
         #expect(try kind(await poll(world.relay, url)) == "qry")
         let empty = await poll(world.relay, url)
@@ -89,10 +89,10 @@ import Wire
         let answer = try await world.device("tokens/create", #"{}"#, from: "browser")
         let url = try #require(answer.json.text("webcourierURL"))
         try await world.change("a", from: "browser")
-        await world.hub.queries.settle()
+        await world.hub.queries.waitUntilIdle()
         #expect(await poll(world.relay, url).body.isEmpty)
         try await world.change("a", from: "other")
-        await world.hub.queries.settle()
+        await world.hub.queries.waitUntilIdle()
         #expect(await !poll(world.relay, url).body.isEmpty)
     }
 

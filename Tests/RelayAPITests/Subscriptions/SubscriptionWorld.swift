@@ -27,7 +27,7 @@ final class SubscriptionWorld: RelayCalling {
         folder: String? = nil,
         time: TimeSource = .system,
         push: PushDependencies? = nil,
-        later: CommitScheduler? = nil
+        scheduler: CommitScheduler? = nil
     ) throws {
         hub = NoticeHub(relayName: "test", noticeID: { "n" })
         base = try RelayWorld(
@@ -37,7 +37,7 @@ final class SubscriptionWorld: RelayCalling {
             folder: folder,
             hub: hub,
             push: push,
-            later: later
+            scheduler: scheduler
         )
         admission = RelayAdmission(relay: base.relay, hub: hub, time: time)
         number = hub.add(worker)
@@ -116,7 +116,7 @@ final class SubscriptionWorld: RelayCalling {
 
     /// Returns when all notices of the commits so far have reached their devices.
     func settle() async {
-        await hub.queries.settle()
+        await hub.queries.waitUntilIdle()
         for order in worker.take() { registry.perform(order) }
     }
 }

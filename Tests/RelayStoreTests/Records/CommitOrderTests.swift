@@ -19,7 +19,7 @@ import Wire
                 .memory,
                 draw: { 7 },
                 onCommit: { [weak self] _ in self?.note("|") },
-                later: { [weak self] body in self?.work.withLock { $0.append(body) } }
+                scheduler: { [weak self] body in self?.work.withLock { $0.append(body) } }
             )
             opened.withLock { $0 = store }
             let id = id

@@ -21,7 +21,7 @@ import Testing
         let room = Mutex<UInt64>(1 << 40)
         let commits = Mutex<[(home: ContainerEnvironment, commit: Commit)]>([])
 
-        init(containers: Int, mostOpen: Int = 4) {
+        init(containers: Int, maxOpen: Int = 4) {
             let place = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
             folder = place.path
             homes = (0..<containers).compactMap { number in
@@ -31,7 +31,7 @@ import Testing
             stores = StoreFolder(
                 folder: folder,
                 draw: { UInt64.random(in: 1 ... .max) },
-                mostOpen: mostOpen,
+                maxOpen: maxOpen,
                 onCommit: { home, commit in forwarder.report(home, commit) },
                 freeBytes: { _ in forwarder.room }
             )
@@ -158,7 +158,7 @@ import Testing
 
     /// Two stores on one file would assign the same change numbers and set up the file at once.
     @Test func concurrentFirstRequestsGetTheSameStore() throws {
-        let world = World(containers: 20, mostOpen: 40)
+        let world = World(containers: 20, maxOpen: 40)
         for home in world.homes {
             let found = Mutex<[any Store]>([])
             let refusals = Mutex<[String]>([])
@@ -265,7 +265,7 @@ import Testing
     }
 
     @Test func concurrentWritersAcrossContainersLoseNothing() async throws {
-        let world = World(containers: 10, mostOpen: 3)
+        let world = World(containers: 10, maxOpen: 3)
         for home in world.homes { try await begin(world, home) }
         try await withThrowingTaskGroup { tasks in
             for writer in 0..<8 {
@@ -301,7 +301,7 @@ import Testing
 
     /// A store in memory would be lost.
     @Test func storesInMemoryAreNotClosed() async throws {
-        let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, mostOpen: 1)
+        let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, maxOpen: 1)
         for number in 0..<3 {
             _ = try stores.store(of: ContainerEnvironment(try #require(ContainerID("iCloud.a.\(number)")), .production))
         }

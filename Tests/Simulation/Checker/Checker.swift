@@ -295,7 +295,7 @@ extension Checker.State {
 /// Invariant j: what a removed participant may see after the owner's request was acknowledged.
 extension Checker {
     /// Records that a user is about to join, which cancels an earlier removal.
-    func joins(_ removal: Removal) {
+    func joinStarted(_ removal: Removal) {
         state.withLock { state in
             state.removed.remove(removal)
             state.joined[removal, default: 0] += 1

@@ -143,7 +143,7 @@ final class APIClient: Sendable {
         act("join") { client in
             guard let url = try await owner.share().url else { return }
             let metadata = try await client.device.container.shareMetadata(for: url)
-            client.checker.joins(removal)
+            client.checker.joinStarted(removal)
             _ = try await client.device.container.accept(metadata)
         }
     }
@@ -268,7 +268,7 @@ extension APIClient {
                 let url = share.url
             else { return }
             let metadata = try await client.device.container.shareMetadata(for: url)
-            client.checker.joins(removal)
+            client.checker.joinStarted(removal)
             _ = try await client.device.container.accept(metadata)
         }
     }
@@ -355,7 +355,7 @@ extension APIClient {
             let links = client.checker.state.withLock { $0.links.sorted() }
             guard !links.isEmpty, let url = URL(string: links[number % links.count]) else { return }
             let metadata = try await client.device.container.shareMetadata(for: url)
-            client.checker.joins(client.removalFromOnce(metadata))
+            client.checker.joinStarted(client.removalFromOnce(metadata))
             let user = client.device.user ?? ""
             client.checker.linkOpened(url.absoluteString, user)
             _ = try await client.device.container.accept(metadata)

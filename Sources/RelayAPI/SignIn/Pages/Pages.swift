@@ -113,8 +113,8 @@ struct Pages: Sendable {
     }
 
     func ticket(for account: Account.ID, _ visit: Visit) throws(CredentialRefusal) -> String {
-        let mark = try authenticator.passwordFingerprint(of: account)
-        return guardian.ticket(for: account, passwordFingerprint: mark, cookie: visit.cookie, at: time.now())
+        let fingerprint = try authenticator.passwordFingerprint(of: account)
+        return guardian.ticket(for: account, passwordFingerprint: fingerprint, cookie: visit.cookie, at: time.now())
     }
 
     func account(ofTicket ticket: String, _ visit: Visit) throws(CredentialRefusal) -> Account.ID? {

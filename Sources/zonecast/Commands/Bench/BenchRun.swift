@@ -14,7 +14,7 @@ struct BenchRun: Sendable {
 
     /// Runs the load; returns the measurements and their duration.
     func run() async throws -> (times: BenchTimes, seconds: Double) {
-        let setupClient = try await BenchClient(target, name: "keeper")
+        let setupClient = try await BenchClient(target, name: "setup")
         defer { setupClient.close() }
         try await prepare(setupClient)
         let outcome: Result<(BenchTimes, Double), any Error>

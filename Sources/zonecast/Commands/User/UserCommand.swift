@@ -451,18 +451,18 @@ extension UserCommand {
         private func export(_ account: Account, in home: ContainerEnvironment, _ sessions: UserSessions) async throws
             -> Int
         {
-            let visit = try await UserSession(of: account, in: home, sessions, folder: options.folder)
-            defer { visit.end() }
+            let session = try await UserSession(of: account, in: home, sessions, folder: options.folder)
+            defer { session.end() }
             var count = 0
             try await UserCommand.translatingErrors {
-                for zone in try await visit.zones(in: "private") {
+                for zone in try await session.zones(in: "private") {
                     guard let name = zone["zoneID"]?.text("zoneName") else { continue }
-                    try await visit.records(of: name) { record in
+                    try await session.records(of: name) { record in
                         count += 1
                         Terminal.say(Self.line(record, "private", name, home))
                     }
                 }
-                try await visit.publicRecords { record in
+                try await session.publicRecords { record in
                     count += 1
                     Terminal.say(Self.line(record, "public", ZoneID.defaultName, home))
                 }
@@ -509,13 +509,13 @@ extension UserCommand {
                 return try await UserSessions.during(store) { sessions in
                     var zones = 0
                     for home in homes {
-                        let visit = try await UserSession(of: account, in: home, sessions, folder: options.folder)
-                        defer { visit.end() }
+                        let session = try await UserSession(of: account, in: home, sessions, folder: options.folder)
+                        defer { session.end() }
                         try await UserCommand.translatingErrors {
-                            zones += try await empty(visit)
-                            try await visit.clearUserRecord()
+                            zones += try await empty(session)
+                            try await session.clearUserRecord()
                             // The default zone goes last: any request creates it again and counts it.
-                            zones += try await deleteZones(visit)
+                            zones += try await deleteZones(session)
                         }
                     }
                     return zones
@@ -527,23 +527,23 @@ extension UserCommand {
         }
 
         /// Leaves other users' shares and deletes every zone except the default one.
-        private func empty(_ visit: UserSession) async throws -> Int {
+        private func empty(_ session: UserSession) async throws -> Int {
             var count = 0
-            for zone in try await visit.zones(in: "shared") {
+            for zone in try await session.zones(in: "shared") {
                 guard let id = zone["zoneID"] else { continue }
-                try await visit.leaveShare(id)
+                try await session.leaveShare(id)
                 count += 1
             }
-            return count + (try await deleteZones(visit) { $0 != ZoneID.defaultName })
+            return count + (try await deleteZones(session) { $0 != ZoneID.defaultName })
         }
 
         /// Deletes the user's own zones that match; returns their number.
-        private func deleteZones(_ visit: UserSession, where isMeant: (String) -> Bool = { _ in true }) async throws
+        private func deleteZones(_ session: UserSession, where matches: (String) -> Bool = { _ in true }) async throws
             -> Int
         {
-            let zones = try await visit.zones(in: "private").compactMap { $0["zoneID"] }
-                .filter { $0.text("zoneName").map(isMeant) ?? false }
-            for zone in zones { try await visit.delete(zone) }
+            let zones = try await session.zones(in: "private").compactMap { $0["zoneID"] }
+                .filter { $0.text("zoneName").map(matches) ?? false }
+            for zone in zones { try await session.delete(zone) }
             return zones.count
         }
     }
