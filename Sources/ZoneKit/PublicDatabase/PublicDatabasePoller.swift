@@ -58,9 +58,7 @@ public actor PublicDatabasePoller {
     private var lastTask = 0
     private var isStopped = false
     private var isStarted = false
-    /// For simulated test environments: the news counters at the start of the last poll and at its success.
-    private var changesAtPollStart: UInt64 = 0
-    private var changesPolled: UInt64 = 0
+    private var seenChanges: SeenChanges
     private var hasFailed = false
 
     /// Creates a poller that has not started.
@@ -106,6 +104,7 @@ public actor PublicDatabasePoller {
         self.database = database
         self.time = time
         self.random = random
+        seenChanges = SeenChanges(in: time.testEnvironment, inPublic: true)
         self.handle = handle
         deliveredPositions = state?.coreMarks ?? [:]
         poll = PublicPoll(types: types, settings: settings, marks: deliveredPositions)
@@ -152,8 +151,8 @@ public actor PublicDatabasePoller {
     }
 
     private func inBackground(_ job: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
-        if work.isEmpty, let testEnvironment = time.testEnvironment {
-            changesAtPollStart = testEnvironment.changeCount(inPublic: true)
+        if work.isEmpty {
+            seenChanges.began()
             hasFailed = false
         }
         lastTask += 1
@@ -226,7 +225,7 @@ public actor PublicDatabasePoller {
                 deliveredPositions[type] = mark
                 await deliver(.stateUpdate(State(deliveredPositions)))
             case .pollEnded:
-                if !hasFailed { changesPolled = changesAtPollStart }
+                if !hasFailed { seenChanges.succeeded() }
                 await deliver(.ended)
             case .nextPage, .ended: break
             case .query, .wake: perform(effect)
@@ -259,9 +258,9 @@ public actor PublicDatabasePoller {
 
 extension PublicDatabasePoller: PendingWorkReporting {
     package func pendingWork() -> [String] {
-        guard isStarted, !isStopped, let world = time.testEnvironment else { return [] }
+        guard isStarted, !isStopped else { return [] }
         if !work.isEmpty { return ["The poller of the public database is polling."] }
-        return changesPolled < world.changeCount(inPublic: true)
+        return seenChanges.isIncomplete
             ? ["The poller of the public database has not polled since the last change."] : []
     }
 }

@@ -77,6 +77,41 @@ package protocol TestEnvironment: Sendable {
     func changeCount(inPublic: Bool) -> UInt64
 }
 
+/// The part of a test environment's changes that an engine, mirror or poller has fetched.
+///
+/// A test waits until no change is missed. Outside tests nothing is counted.
+package struct SeenChanges: Sendable {
+    private let environment: (any TestEnvironment)?
+    private let inPublic: Bool
+    private var countAtStart: UInt64 = 0
+    private var count: UInt64 = 0
+
+    package init(in environment: (any TestEnvironment)?, inPublic: Bool) {
+        self.environment = environment
+        self.inPublic = inPublic
+    }
+
+    /// Whether there is a change that no successful fetch or poll has covered.
+    package var isIncomplete: Bool { environment.map { count < $0.changeCount(inPublic: inPublic) } ?? false }
+
+    /// Called when a fetch or poll begins, which will return all changes made until now.
+    package mutating func began() {
+        if let environment { countAtStart = environment.changeCount(inPublic: inPublic) }
+    }
+
+    /// Called when the fetch or poll that began last has returned everything.
+    package mutating func succeeded() { count = countAtStart }
+
+    /// Follows the fetches of a schedule.
+    package mutating func handle(_ event: SyncSchedule.Event) {
+        switch event {
+        case .fetchBegan: began()
+        case .fetchFinished(let outcome) where outcome.reachedDatabaseEnd && outcome.zoneFailures.isEmpty: succeeded()
+        default: break
+        }
+    }
+}
+
 /// An object that works in the background and reports whether it has work left.
 package protocol PendingWorkReporting: AnyObject, Sendable {
     /// Returns descriptions of the remaining work for the person who waits for it.

@@ -57,9 +57,7 @@ actor SyncDriver {
     private var savedStamp: UInt64 = 0
     /// The number of record names from fetches in the state that was last delivered.
     private var savedListing = 0
-    /// For simulated test environments: the news counters at the start of the last fetch and at its success.
-    private var changesAtFetchStart: UInt64 = 0
-    private var changesFetched: UInt64 = 0
+    private var seenChanges: SeenChanges
 
     init(
         _ configuration: CKSyncEngine.Configuration,
@@ -75,6 +73,7 @@ actor SyncDriver {
         isAutomatic = configuration.automaticallySync
         subscriptionID = configuration.subscriptionID ?? configuration.database.changesSubscriptionID
         random = conditions.random
+        seenChanges = SeenChanges(in: conditions.time.testEnvironment, inPublic: false)
         var settings = conditions.schedule
         settings.isAutomatic = configuration.automaticallySync
         let wait = state.read { $0.remainingDelay(at: conditions.wallClock()) }
@@ -199,7 +198,7 @@ actor SyncDriver {
 
     func handle(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
-        countChanges(event)
+        seenChanges.handle(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
             switch effect {
             case .fetch(let asksDatabase, let backingOff):
@@ -211,16 +210,6 @@ actor SyncDriver {
             }
         }
         if storeRetryDelay() { inBackground { await $0.saveState() } }
-    }
-
-    private func countChanges(_ event: SyncSchedule.Event) {
-        guard let testEnvironment = conditions.time.testEnvironment else { return }
-        switch event {
-        case .fetchBegan: changesAtFetchStart = testEnvironment.changeCount(inPublic: false)
-        case .fetchFinished(let outcome) where outcome.reachedDatabaseEnd && outcome.zoneFailures.isEmpty:
-            changesFetched = changesAtFetchStart
-        default: break
-        }
     }
 
     /// Stores a delay that the relay requested in the state, so that it survives a restart.
@@ -311,9 +300,7 @@ extension SyncDriver: PendingWorkReporting {
         if generation != checkedAccount, generation != refusedAccount {
             return ["\(name) has not checked which user is signed in."]
         }
-        guard !schedule.isChannelOpen, let world = conditions.time.testEnvironment,
-            changesFetched < world.changeCount(inPublic: false)
-        else { return [] }
+        guard !schedule.isChannelOpen, seenChanges.isIncomplete else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }

@@ -72,8 +72,7 @@ actor MirrorSync {
     var hasPollFailed = false
     var schemaCheckTask: Task<Void, Never>?
     private var storedRetryDelay: Double?
-    var changesAtStart: UInt64 = 0
-    var changesSeen: UInt64 = 0
+    private var seenChanges: SeenChanges
     /// The user and time of the last fetch of permissions in a public database.
     var lastRightsFetch: (generation: Int, at: Date)?
     /// The objects whose changes are being sent.
@@ -97,6 +96,7 @@ actor MirrorSync {
         isPublic = cloud.scope == .public
         extents = cloud.scope == .public ? file.extents : [:]
         random = conditions.random
+        seenChanges = SeenChanges(in: conditions.time.testEnvironment, inPublic: isPublic)
         var settings = conditions.schedule
         settings.isAutomatic = conditions.isAutomatic
         schedule = SyncSchedule(settings: settings)
@@ -223,7 +223,7 @@ actor MirrorSync {
 
     func handle(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
-        countSeenChanges(event)
+        if !isPublic { seenChanges.handle(event) }
         for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
             switch effect {
             case .fetch(let asksDatabase, let backingOff):
@@ -250,14 +250,15 @@ actor MirrorSync {
             switch effect {
             case .query(let type, let since):
                 guard !isStopped else { break }
-                pollBegan()
+                seenChanges.began()
                 typesBeingPolled += 1
                 inBackground { await $0.pollOnSchedule(type, since) }
             case .wake(let moment):
                 nextPollWake = moment
                 wake()
             case .pollEnded:
-                pollCompleted()
+                // A type that the relay does not know yet has no changes either.
+                seenChanges.succeeded()
                 scheduledPollCompleted()
             // The page loop handles the others.
             case .nextPage, .apply, .ended: break
@@ -379,41 +380,17 @@ extension MirrorSync {
     }
 }
 
-extension MirrorSync {
-    // Counts the changes this mirror has seen, in a simulation only.
-
-    func countSeenChanges(_ event: SyncSchedule.Event) {
-        guard !isPublic, let testEnvironment = conditions.time.testEnvironment else { return }
-        switch event {
-        case .fetchBegan: changesAtStart = testEnvironment.changeCount(inPublic: false)
-        case .fetchFinished(let outcome) where outcome.reachedDatabaseEnd && outcome.zoneFailures.isEmpty:
-            changesSeen = changesAtStart
-        default: break
-        }
-    }
-
-    func pollBegan() {
-        guard let testEnvironment = conditions.time.testEnvironment else { return }
-        changesAtStart = testEnvironment.changeCount(inPublic: true)
-    }
-
-    func pollCompleted() {
-        // A type that the relay does not know yet has no changes either.
-        changesSeen = changesAtStart
-    }
-}
-
 extension MirrorSync: PendingWorkReporting {
     func pendingWork() async -> [String] {
-        guard conditions.isAutomatic, !isStopped, let world = conditions.time.testEnvironment else { return [] }
+        guard conditions.isAutomatic, !isStopped else { return [] }
         let name = "The mirror of the \(link.database.scope.pathName) database"
-        if isPublic, changesSeen < world.changeCount(inPublic: true) {
+        if isPublic, seenChanges.isIncomplete {
             return ["\(name) has not polled since the last change."]
         }
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
         if runningRounds > 0 { return ["\(name) is syncing."] }
         if quotaRetryTask != nil { return ["\(name) waits for space in the user's database."] }
-        guard !isPublic, !schedule.isChannelOpen, changesSeen < world.changeCount(inPublic: false) else { return [] }
+        guard !isPublic, !schedule.isChannelOpen, seenChanges.isIncomplete else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }
