@@ -27,7 +27,8 @@ import Testing
         "token create", "token list", "token rotate", "token revoke", "backup create", "backup list", "backup verify",
         "backup restore", "backup schedule", "storage show", "storage copy", "storage compact", "push show",
         "push list", "push set apns", "push set fcm", "push set webpush", "push set unifiedpush", "push test",
-        "push delete", "alert list", "alert edit", "alert test", "upgrade check", "log show", "log audit", "version", "completions",
+        "push delete", "alert list", "alert edit", "alert test", "upgrade check", "log show", "log audit", "version",
+        "completions",
         "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
         "export-schema", "import-schema", "validate-schema", "reset-schema",
     ]

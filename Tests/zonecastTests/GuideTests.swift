@@ -8,7 +8,9 @@ import Testing
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct GuideTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL.path
-    private static let guides = ["operating", "upgrading", "apps", "sdk", "demo", "platforms"].map { "Deploy/guides/\($0).md" }
+    private static let guides = ["operating", "upgrading", "apps", "sdk", "demo", "platforms"].map {
+        "Deploy/guides/\($0).md"
+    }
 
     /// Articles with commands.
     private static let articles = [
@@ -189,7 +191,10 @@ import Testing
         ],
         before: [
             ("zonecast user create", serve),
-            ("zonecast push set apns", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"),
+            (
+                "zonecast push set apns",
+                "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"
+            ),
         ],
         appended: [
             ("zonecast log show --errors", " < relay.log"),

@@ -6,7 +6,7 @@ import RelayCore
 ///
 /// Times are milliseconds since 1970; names and identifiers are case-sensitive text.
 enum AccountSchema {
-    static let file = FileLayout(tables: tables, migrations: ["ALTER TABLE containers ADD COLUMN title TEXT"])
+    static let file = FileLayout(tables: tables)
 
     /// Creates or migrates the tables, and returns the relay's key.
     static func prepare(_ queue: DatabaseQueue, freshKey: [UInt8]) throws -> [UInt8] {
@@ -64,7 +64,7 @@ enum AccountSchema {
         CREATE TABLE relay(
             id INTEGER PRIMARY KEY CHECK (id = 1), token_key BLOB NOT NULL, revocations INTEGER NOT NULL DEFAULT 0
         );
-        CREATE TABLE containers(name TEXT PRIMARY KEY, created INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE containers(name TEXT PRIMARY KEY, created INTEGER NOT NULL, title TEXT) WITHOUT ROWID;
         CREATE TABLE api_tokens(
             hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE,
             container TEXT NOT NULL REFERENCES containers(name), environment TEXT NOT NULL,
