@@ -103,7 +103,7 @@ import Testing
             let text = try await world.ask(.get, "/console/\(name).js").text
             for command in text.matches(of: /\bcommand: .*=> (.*),\n/).map({ String($0.1) }) {
                 count += 1
-                let isOfNoFolder = command.contains("config show") || command.contains("logs ")
+                let isOfNoFolder = command.contains("config show") || command.contains("log show")
                 let place = command.contains("--data ${data}") || command.contains("--url ${url}")
                 #expect(place || isOfNoFolder, "\(name).js: \(command)")
             }

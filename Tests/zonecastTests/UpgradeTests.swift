@@ -64,7 +64,7 @@ import Testing
         let before = bytes(store)
         let run = try Command.run(["upgrade", "check", folder.path])
         #expect(run.status == 1 && run.errors.contains("cannot use \(folder.path). \(store): "), "\(run.errors)")
-        #expect(run.errors.contains(version == 99 ? "a newer zonecast has written it" : "older than"), "\(run.errors)")
+        #expect(run.errors.contains(version == 99 ? "a newer zonecast wrote it" : "older than"), "\(run.errors)")
         #expect(run.errors.hasSuffix("Nothing was changed.\n"))
         #expect(bytes(store) == before)
         let answer = try Command.run(["upgrade", "check", folder.path, "--json"])

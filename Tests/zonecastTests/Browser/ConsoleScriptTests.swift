@@ -15,6 +15,8 @@ import Testing
           append(...parts) { output.push(...parts.filter((part) => typeof part === "string")); },
         });
         globalThis.location = { href: "http://relay.test/console/" };
+        globalThis.history = { state: null, pushState() {}, replaceState() {} };
+        globalThis.addEventListener = () => {};
         globalThis.document = { hidden: false, createElement: element, getElementById: element };
         globalThis.setTimeout = () => 0;
         let look, isCleared = false;

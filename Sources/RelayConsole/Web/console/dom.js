@@ -139,18 +139,19 @@ export const loading = () => h("p.loading", { role: "status" }, "Loading…");
 
 const openDialogs = () => /** @type {HTMLDialogElement[]} */ ([...document.querySelectorAll("dialog[open]")]);
 
-// A dialog adds an entry to the browser's history, so that Back closes it. A dialog that is closed in another way leaves its
-// entry, which the next dialog uses; Back skips it otherwise. Removing it is asynchronous and could undo a later navigation.
-const isAtDialog = () => history.state?.isDialog === true;
-const addEntry = () => { if (!isAtDialog()) history.pushState({ isDialog: true }, ""); entry = here(); };
-const here = () => ({ isDialog: isAtDialog(), address: location.href });
-let entry = here();
-addEventListener("popstate", () => {
-  const before = entry;
-  entry = here();
+// A dialog adds an entry to the browser's history, so that Back closes it, and marks the entry below, so that Back can be told
+// from a navigation. A dialog that is closed in another way leaves its entry, which the next dialog uses; Back skips it otherwise.
+// Removing it is asynchronous and could undo a later navigation.
+function addEntry() {
+  if (history.state?.isDialog) return;
+  history.replaceState({ ...history.state, isBelowDialog: true }, "");
+  history.pushState({ isDialog: true }, "");
+}
+
+addEventListener("popstate", ({ state }) => {
   const open = openDialogs();
-  if (entry.address !== before.address) { for (const one of open) one.close(); return; }
-  if (!before.isDialog || entry.isDialog) return;
+  if (state?.isDialog) return;
+  if (!state?.isBelowDialog) { for (const one of open) one.close(); return; }
   if (!open.length) return history.back();
   open.at(-1)?.close();
   if (open.length > 1) addEntry();
