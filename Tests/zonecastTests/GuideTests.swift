@@ -201,9 +201,10 @@ import Testing
             ("zonecast log show", " < relay.log | grep -q 'status=200'"),
             ("zonecast user create", " --password-stdin < password"),
             ("zonecast user delete", " --yes"),
-            // `watch` runs until it is stopped.
+            // It runs until it is stopped.
             ("zonecast zone changes --follow", " || [ $? -eq 124 ]"),
-        ]
+        ],
+        skipped: [("zonecast serve --domain", "it needs a public name; CertificateTests run it with a test authority")]
     )
 
     private static let apps = GuideRun(
