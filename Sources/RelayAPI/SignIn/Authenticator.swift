@@ -163,7 +163,7 @@ package final class Authenticator: Sendable {
         )
     }
 
-    /// Returns the user of a web auth token that the user gave to an operator, who has no API token of the app.
+    /// Returns the user whose web auth token an operator presents with the user's consent; needs no API token.
     package func user(ofWebToken text: String, in home: ContainerEnvironment) throws(CredentialRefusal) -> (
         account: Account.ID, user: UserID
     ) {
