@@ -144,13 +144,17 @@ struct ProxyTests {
     }
 
     /// The monitoring files use only metrics that the relay exports, and Prometheus accepts the rules.
-    @Test func theDashboardAndTheAlertsUseMetricsOfTheRelay() throws {
-        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
-        let connection = try relay.connect()
+    @Test func theDashboardAndTheAlertsUseMetricsOfTheRelay() async throws {
+        // With TLS, since one metric is about the certificate.
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 30)
+        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"] + certificate.flags)
+        let address = ProbeAddress("https://localhost:\(relay.port)", authorities: certificate.certificate)
+        let connection = try await Probe.connect(to: try #require(address))
+        defer { connection.close() }
         let caller = "/database/1/iCloud.a.b/development/public/users/caller?ckWebAuthToken=dev-alice"
-        #expect(try connection.send("GET", caller).status == 200)
-        #expect(try connection.send("GET", caller.replacing("users/caller", with: "nothing")).status >= 400)
-        let shown = String(decoding: try connection.send("GET", "/metrics").body, as: UTF8.self)
+        #expect(try await connection.send("GET", caller).status == 200)
+        #expect(try await connection.send("GET", caller.replacing("users/caller", with: "nothing")).status >= 400)
+        let shown = String(decoding: try await connection.send("GET", "/metrics").body, as: UTF8.self)
         let deploy = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../Deploy/monitoring").standardizedFileURL.path
         for name in ["grafana.json", "alerts.yaml"] {
