@@ -41,13 +41,21 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// What the operator can do if the user of the relay may not use ports below 1024.
+    package static let lowPortRemedy =
+        "Ports below 1024 need a permission: in a systemd service, AmbientCapabilities=CAP_NET_BIND_SERVICE (the package's "
+        + "service has it); for the program, sudo setcap cap_net_bind_service=+ep \"$(command -v zonecast)\"; for all users, "
+        + "sudo sysctl net.ipv4.ip_unprivileged_port_start=80. Or listen on a port above 1023, behind a proxy."
+
     package var description: String {
         switch self {
         case .portTaken(let address):
             let free = ListeningAddress(host: address.host, port: 0)
             return "\(address) is in use by another program. Try: zonecast serve --listen \(free) (any free port)"
         case .notAllowed(let address):
-            return "Listening on \(address) is not allowed for this user. Choose a port above 1023."
+            let isLow = (1...1023).contains(address.port)
+            return "Listening on \(address) is not allowed for this user. "
+                + (isLow ? Self.lowPortRemedy : "A security policy of this machine forbids it: choose another port.")
         case .noSuchAddress(let address):
             return "\(address.host) is not an address of this machine. Listen on one that is, such as 127.0.0.1."
         case .unknownHost(let address):

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import RelayServer
 import RelayStore
 import TestSupport
 import Testing
@@ -30,6 +31,20 @@ import Testing
             #expect(run.status == 1, "\(command)")
             #expect(run.output.contains("The output cannot be written: No space left on device."), "\(run.output)")
         }
+    }
+
+    @Test("a port that may not be used is refused with the remedies for low ports only")
+    func lowPorts() {
+        for port in [80, 443, 1023] {
+            let words = "\(ListenError.notAllowed(ListeningAddress(host: "0.0.0.0", port: port)))"
+            #expect(words.hasPrefix("Listening on 0.0.0.0:\(port) is not allowed for this user."), "\(words)")
+            for remedy in [
+                "AmbientCapabilities=CAP_NET_BIND_SERVICE", "setcap cap_net_bind_service=+ep",
+                "sysctl net.ipv4.ip_unprivileged_port_start=80", "a proxy",
+            ] { #expect(words.contains(remedy), "\(remedy)") }
+        }
+        let other = "\(ListenError.notAllowed(ListeningAddress(host: "0.0.0.0", port: 8080)))"
+        #expect(!other.contains("setcap") && other.contains("choose another port"), "\(other)")
     }
 
     // MARK: Data folders

@@ -72,12 +72,12 @@ struct CertificateService: Service {
     private static func words(_ error: ListenError, _ address: ListenAddress) -> String {
         let why =
             switch error {
-            case .portTaken: "another program uses it"
-            case .notAllowed: "this user may not use ports below 1024"
+            case .portTaken: "another program uses it. Stop that program."
+            case .notAllowed: "this user may not. \(ListenError.lowPortRemedy)"
             default: error.description
             }
         return
-            "The certificate authority's checks arrive at \(address) (acme-http-listen), but the relay cannot listen there: \(why). Stop the other program, run the relay as a service that may use the port, or forward port 80 to another one that you set as acme-http-listen."
+            "The certificate authority's checks arrive at \(address) (acme-http-listen), but the relay cannot listen there: \(why) Or forward port 80 to another one that you set as acme-http-listen."
     }
 
     private func renewer(_ answers: ChallengeAnswers) -> CertificateRenewer {
