@@ -180,7 +180,15 @@ struct Demo: AsyncParsableCommand {
         try DemoFolder.make(folder)
         let secrets = try audience.prepare(in: folder)
         try await relay.start()
-        for line in DemoJoin.lines(relay.url.absoluteString, secrets) { Terminal.say(line) }
+        let hasTerminal = isatty(STDOUT_FILENO) == 1 && !DemoTerminal.isDumb
+        let lines = DemoJoin.lines(
+            relay.url.absoluteString,
+            pin: secrets.pin,
+            hostSecret: secrets.hostSecret,
+            width: hasTerminal ? DemoTerminal.size.width : nil,
+            hasColour: DemoTerminal.hasColour
+        )
+        lines.forEach(Terminal.say)
         if browser { Self.open("\(relay.url.absoluteString)/demo/?host#\(secrets.hostSecret)") }
         try await relay.throwWhenEnded()
     }

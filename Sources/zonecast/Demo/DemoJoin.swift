@@ -89,14 +89,27 @@ struct DemoJoin {
     }
 
     /// The lines that tell the presenter where everything is.
-    static func lines(_ address: String, _ settings: DemoGuests.Settings) -> [String] {
-        [
-            "Your screen  \(address)/demo/?host#\(settings.hostSecret)",
+    ///
+    /// `width` is that of the terminal; without a terminal, or in a narrow one, there is no QR code.
+    static func lines(
+        _ address: String,
+        pin: String,
+        hostSecret: String,
+        width: Int?,
+        hasColour: Bool
+    ) -> [String] {
+        let audience = "\(address)/demo/?join"
+        var code: [String] = []
+        // As on the presenter's page, the code's link has the PIN.
+        if let width, let link = QRCode("\(audience)#\(pin)"), link.lines(hasColour: false)[0].count <= width {
+            code = link.lines(hasColour: hasColour)
+        }
+        return [
+            "Your screen  \(address)/demo/?host#\(hostSecret)",
             "             It shows a QR code for the audience. Do not share this link.",
-            "Audience     \(address)/demo/?join",
-            "PIN          \(settings.pin)",
-            "Ctrl-C ends the demo and deletes everything.",
-        ]
+            "Audience     \(audience)",
+            "PIN          \(pin)",
+        ] + code + ["Ctrl-C ends the demo and deletes everything."]
     }
 }
 

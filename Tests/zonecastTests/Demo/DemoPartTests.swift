@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import Testing
 import ZoneKit
@@ -210,5 +211,55 @@ import ZoneKit
         #expect(svg.contains("a &lt; b"))
         // The second picture is shown from 1.5 s of 5.5 s on.
         #expect(svg.contains("27.273%{transform:translateX(-856.0px)}"))
+    }
+}
+
+/// QR codes: the standard's example of error correction, and codes that a reader has read.
+///
+/// `ClientChecks` compares the browser's codes with the same digests.
+@Suite struct QRCodeTests {
+    private func digest(_ text: String) throws -> String {
+        let rows = try #require(QRCode(text)).modules.map { row in row.map { $0 ? "1" : "0" }.joined() }
+        return SHA256.hash(data: Data(rows.joined(separator: "\n").utf8)).prefix(6)
+            .map { String(format: "%02x", $0) }.joined()
+    }
+
+    @Test func theStandardsExampleOfErrorCorrection() {
+        let data: [UInt8] = [16, 32, 12, 86, 97, 128, 236, 17, 236, 17, 236, 17, 236, 17, 236, 17]
+        #expect(
+            QRCode.ReedSolomon.correction(of: data, count: 10) == [165, 36, 212, 193, 237, 54, 199, 135, 44, 85]
+        )
+    }
+
+    @Test func theCodesAreThoseOfTheBrowser() throws {
+        #expect(try digest("http://192.168.1.20:8080/demo/?user=alice&device=phone") == "4b5fd2481be9")
+        #expect(try digest(String(repeating: "x", count: 200)) == "64e9db0f7dcf")
+        #expect(QRCode(String(repeating: "x", count: 300)) == nil)
+    }
+
+    @Test("a terminal shows the code if it is wide enough, in 24 rows with the link and the PIN")
+    func terminal() throws {
+        func lines(_ width: Int?, hasColour: Bool = false) -> [String] {
+            DemoJoin.lines(
+                "http://192.168.100.200:8080",
+                pin: "123456",
+                hostSecret: "s",
+                width: width,
+                hasColour: hasColour
+            )
+        }
+        #expect(lines(nil).count == 5)
+        #expect(lines(36).count == 5)
+        let shown = lines(37)
+        #expect(shown.count == 5 + 19)
+        let code = shown.dropFirst(4).dropLast()
+        #expect(code.allSatisfy { $0.count == 37 })
+        #expect(code.first == String(repeating: "█", count: 37))
+        let coloured = lines(80, hasColour: true).dropFirst(4).dropLast()
+        #expect(coloured.first == "\u{1B}[30;107m" + String(repeating: " ", count: 37) + "\u{1B}[0m")
+        // Both forms show the same modules.
+        let opposite: [Character: Character] = ["█": " ", " ": "█", "▀": "▄", "▄": "▀"]
+        let inverted = code.map { line in String(line.compactMap { opposite[$0] }) }
+        #expect(coloured.map { String($0.dropFirst(9).dropLast(4)) } == inverted)
     }
 }
