@@ -1888,6 +1888,12 @@ function nice(value) {
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";
 
+/** Returns a setting's value with its unit. Secrets have no value here. */
+function value({ value, unit }) {
+  if (value === null || value === undefined) return "hidden";
+  return value ? [value, unit && h("span.quiet", null, ` ${unit}`)] : "–";
+}
+
 /** @type {import("./sections.js").Page} */
 export const configuration = {
   id: "configuration", title: "Configuration", key: "n",
@@ -1903,9 +1909,9 @@ export const configuration = {
     const draw = () => {
       const words = search.value.toLowerCase();
       fill(list, table([
-        ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
-        ["Unit", (one) => one.unit], ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
-        ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
+        ["Key", (one) => one.key, "mono"], ["Value", value, "wrap tight"],
+        ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
+        ["Default", (one) => one.origin === "default" ? "" : one.standard || "–", "wrap tight"], ["Meaning", (one) => one.meaning, "wrap wide"],
       ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
       "No setting matches.", { caption: "Settings" }));
     };
@@ -1988,7 +1994,7 @@ input[type=checkbox], input[type=radio] { padding: 0; width: auto; } textarea { 
 .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); margin: .5rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: baseline; }
 th { font-weight: 600; color: var(--quiet); font-size: .84em; white-space: nowrap; } tbody tr:last-child td { border-bottom: 0; } tbody tr:hover { background: var(--accent-soft); }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td, td button { white-space: nowrap; } th.mono { font: inherit; font-size: .84em; font-weight: 600; } td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; } td.wide { min-width: 20rem; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td, td button { white-space: nowrap; } th.mono { font: inherit; font-size: .84em; font-weight: 600; } td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; } td.tight { min-width: 7rem; } td.wide { min-width: 20rem; }
 td button.plain { padding: 0; border: 0; color: var(--accent); text-decoration: underline; text-underline-offset: .15em; } .bar a[aria-current=true] { color: inherit; font-weight: 600; text-decoration: none; }
 td.name { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; } .strip { width: 7.5rem; height: 1.15rem; display: block; } .strip rect { fill: var(--good); opacity: .55; } .strip rect.bad { fill: var(--bad); opacity: 1; }
 tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animation: arrive 1.6s ease-out; } tr.bad td { background: var(--bad-soft); } tr.off { color: var(--quiet); }
@@ -2015,7 +2021,7 @@ dialog::backdrop { background: #0007; } dialog > header { display: flex; justify
 dialog.production { border: 3px solid #ff8a3c; }
 #toasts { position: fixed; right: 1rem; bottom: 1rem; display: grid; gap: .5rem; z-index: 20; max-width: min(28rem, calc(100vw - 2rem)); }
 .toast { background: var(--bar); color: var(--bar-ink); padding: .5rem .8rem; border-radius: var(--radius); box-shadow: var(--shadow); margin: 0; display: flex; gap: .8rem; justify-content: space-between; align-items: center; } .toast.bad { background: #8c1d18; color: #fff; } .toast button { background: none; border: 0; color: inherit; padding: 0 .2rem; }
-.door { max-width: 25rem; margin: 9vh auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: 1.6rem 1.8rem; } .door .brand { color: var(--quiet); } .door h1 { margin: .3rem 0 .8rem; } .door button.strong { width: 100%; padding: .5rem; }
+.door { width: min(25rem, calc(100vw - 1.6rem)); margin: 9vh auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: 1.6rem 1.8rem; } .door .brand { color: var(--quiet); } .door h1 { margin: .3rem 0 .8rem; } .door button.strong { width: 100%; padding: .5rem; }
 
 /* Only the page scrolls, so that the header reaches the edge beside any scroll bar. */
 @media screen and (min-width: 46.01rem) {
@@ -2028,8 +2034,8 @@ dialog.production { border: 3px solid #ff8a3c; }
   .scroll tr { padding: .45rem .7rem; border-bottom: 1px solid var(--line); } .scroll tbody tr:last-child { border-bottom: 0; }
   .scroll td { display: flow-root; border: 0; padding: .14rem 0; min-width: 0; max-width: none; white-space: normal; overflow-wrap: anywhere; text-align: right; }
   .scroll td::before { content: attr(data-label); color: var(--quiet); font: 600 .8rem/1.6 system-ui, sans-serif; float: left; margin-right: .8rem; white-space: nowrap; }
-  .scroll td.wide { text-align: left; } .scroll td:empty { display: none; } .scroll td button { white-space: normal; overflow-wrap: anywhere; text-align: right; }
-  #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
+  .scroll td.wide { text-align: left; } .scroll td.wide::before { float: none; display: block; } .scroll td:empty { display: none; } .scroll td button { white-space: normal; overflow-wrap: anywhere; text-align: right; }
+  #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { padding: .35rem .2rem; font-size: .9em; } #top select:first-child { flex: 1; } .bar input[type=search] { flex: 1 1 11rem; min-width: 0; }
   nav { display: none; position: static; max-height: none; background: var(--sheet); border-bottom: 1px solid var(--line); } nav.open { display: block; columns: 2; } nav h2 { break-after: avoid; } nav ul { break-inside: avoid; }
   main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
 }
@@ -3299,8 +3305,8 @@ export const overview = {
         h("div.cards", null,
           card(number(lastHour.requests), "requests", shell.link("telemetry")),
           card(number(lastHour.errors), "refused", shell.link("logs", { errors: "1" })),
-          card(took(lastHour.median), "p50"),
-          card(took(lastHour.slowest), "p99"),
+          card(took(lastHour.median), "requests p50"),
+          card(took(lastHour.slowest), "requests p99"),
           card(number(lastHour.notices), "notices sent"),
           card(took(lastHour.noticeMedian), "notices p50"),
           card(took(lastHour.noticeSlowest), "notices p99"),
@@ -4339,7 +4345,7 @@ export const shares = {
           if (await change(`Anyone with the link of ${share.zone}`, share.publicPermission, choices,
             (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link's permission is saved.");
         }, { class: "small", "aria-label": `Edit the link of ${share.zone}` })]],
-      ["Participants", (share) => h("ul.steps", null, share.participants.map((one) => participant(share, one)))],
+      ["Participants", (share) => share.participants.length ? h("ul.steps", null, share.participants.map((one) => participant(share, one))) : "none"],
       ["", (share) => button("Stop sharing…", async () => {
         if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose access on all devices, and the link stops working. The owner keeps all records.", "Stop sharing")) return;
         await post("shares/stop", { id: share.id });
@@ -4855,7 +4861,7 @@ export const tokens = {
       h("div.bar", null, button("Create token…", async () => { if (await newToken()) await shell.show(); }, { class: "strong", id: "new-token" })),
       table([
         ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"],
-        ["Callback URL", (one) => one.callbackURL ?? "–", "wrap"], ["Allowed origins", (one) => one.origins.join(", ") || "–", "wrap"],
+        ["Callback URL", (one) => one.callbackURL ?? "–", "wrap tight"], ["Allowed origins", (one) => one.origins.join(", ") || "–", "wrap"],
         ["Created", (one) => moment(one.created)], ["State", state],
         ["", (one) => !one.revoked && button("Rotate…", async () => {
           if (!await confirmed(`Rotate ${one.name || one.id}?`, "A new token with the same name, callback URL and origins replaces it. The old token is revoked at once.", "Rotate")) return;
@@ -5679,7 +5685,7 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
 #checks button { min-height: 1.5rem; padding: 0 .375rem; font-size: .8125rem; font-variant-numeric: tabular-nums; }
 #checks .held button { color: var(--good); border-color: var(--good); }
 #checks .failed button { color: var(--bad); border-color: var(--bad); }
-#entry, #join { max-width: 36rem; margin: 10vh auto;  background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
+#entry, #join { max-width: min(36rem, 100% - 2rem); margin: 10vh auto; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
   padding: 1rem 1.5rem 1.5rem; }
 #entry p, #join p { font-size: 1.125rem; }
 #entry label, #join label { display: block; margin-bottom: .75rem; }
@@ -5782,7 +5788,8 @@ kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; fo
   font: .75rem/1.4 ui-monospace, "Cascadia Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 footer p { margin: .375rem 0 0; font-size: .8125rem; }
 
-body.alone { padding: 0; }
+/* Without the margin of its content, which would make the page taller than the window. */
+body.alone { padding: 0; display: flow-root; }
 body.alone #top, body.alone #steps, body.alone footer, body.alone #tour { display: none; }
 body.alone #panes { display: block; }
 body.alone #message:empty { display: none; }

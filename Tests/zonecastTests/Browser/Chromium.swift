@@ -50,8 +50,7 @@ final class Chromium {
         let target: Target = try call("Target.createTarget", NewTarget(browserContextId: context.browserContextId))
         let page = try attach(to: target.targetId, in: context.browserContextId)
         for domain in ["Page", "Runtime", "Log", "Network"] { try page.tell("\(domain).enable", Empty()) }
-        try page.tell("Emulation.setDeviceMetricsOverride", Metrics(width: width, height: height))
-        if isDark { try page.tell("Emulation.setEmulatedMedia", Media()) }
+        try page.show(width: width, height: height, isDark: isDark)
         try page.tell("Page.navigate", Destination(url: address))
         return page
     }
@@ -199,9 +198,17 @@ final class Chromium {
             )
         }
 
-        /// Saves a screenshot to the folder in `ZONECAST_SCREENSHOTS`, if it is set.
+        /// Gives the window a size and a colour scheme.
+        func show(width: Int, height: Int, isDark: Bool) throws {
+            try tell("Emulation.setDeviceMetricsOverride", Metrics(width: width, height: height))
+            try tell("Emulation.setEmulatedMedia", Media(isDark: isDark))
+        }
+
+        /// Saves a screenshot to the folder in `ZONECAST_SCREENSHOTS`, by default `.build/screenshots`.
         func saveScreenshot(_ name: String) throws {
-            guard let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] else { return }
+            let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appendingPathComponent("../../..").standardizedFileURL.path
+            let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] ?? "\(root)/.build/screenshots"
             let picture: Picture = try browser.call("Page.captureScreenshot", Shot(), session: session)
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
             try picture.data.write(to: URL(fileURLWithPath: "\(folder)/\(name).png"))
@@ -303,9 +310,11 @@ private struct Metrics: Encodable {
 private struct Media: Encodable {
     struct Feature: Encodable {
         var name = "prefers-color-scheme"
-        var value = "dark"
+        var value: String
     }
-    var features = [Feature()]
+    var features: [Feature]
+
+    init(isDark: Bool) { features = [Feature(value: isDark ? "dark" : "light")] }
 }
 
 private struct Script: Encodable {

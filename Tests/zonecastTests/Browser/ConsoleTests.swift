@@ -10,8 +10,8 @@ import Testing
     .enabled(if: Chromium.program != nil, "chromium is not installed: sudo apt install chromium")
 )
 struct ConsoleTests {
-    private static let container = "iCloud.org.example.notes"
-    private static let pages = [
+    static let container = "iCloud.org.example.notes"
+    static let pages = [
         "overview", "records", "assets", "zones", "changes", "devices", "shares", "schema", "indexes", "roles",
         "promote",
         "users", "tokens", "keys", "operators", "telemetry", "logs", "quotas", "push", "backups",
@@ -20,7 +20,7 @@ struct ConsoleTests {
     ]
 
     /// A relay with some records, and its console link.
-    private final class ConsoleFixture {
+    final class ConsoleFixture {
         let folder = ScratchFolder()
         let relay: RelayProcess
         let link: String
@@ -83,9 +83,9 @@ struct ConsoleTests {
         }
     }
 
-    private func isReady(_ name: String) -> String { "document.body.dataset.ready === '\(name)'" }
+    func isReady(_ name: String) -> String { "document.body.dataset.ready === '\(name)'" }
 
-    private func go(_ page: Chromium.Page, _ name: String, _ query: String = "", production: Bool = false) throws {
+    func go(_ page: Chromium.Page, _ name: String, _ query: String = "", production: Bool = false) throws {
         let environment = production ? "production" : "development"
         let address = "#/\(Self.container)/\(environment)/\(name)\(query)"
         // Go through another address, so that the page loads even if it is the current one.
@@ -121,11 +121,9 @@ struct ConsoleTests {
             #expect(try page.text("document.querySelector('main .trouble')?.innerText ?? ''") == "", "\(name)")
             #expect(try page.text("document.querySelector('nav [aria-current]')?.dataset.page") == name)
             #expect(try !page.text("document.body.innerText").contains("secret"), "\(name)")
-            try page.saveScreenshot("console-\(name)")
         }
         try go(page, "overview", production: true)
         #expect(try page.text("document.body.className") == "production")
-        try page.saveScreenshot("console-production")
         #expect(page.faults.isEmpty, "\(page.faults)")
         let own = "http://127.0.0.1:\(fixture.relay.port)/"
         #expect(page.requests.allSatisfy { $0.hasPrefix(own) || $0.hasPrefix("data:") || $0.hasPrefix("blob:") })

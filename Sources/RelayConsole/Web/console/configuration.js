@@ -3,6 +3,12 @@
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";
 
+/** Returns a setting's value with its unit. Secrets have no value here. */
+function value({ value, unit }) {
+  if (value === null || value === undefined) return "hidden";
+  return value ? [value, unit && h("span.quiet", null, ` ${unit}`)] : "–";
+}
+
 /** @type {import("./sections.js").Page} */
 export const configuration = {
   id: "configuration", title: "Configuration", key: "n",
@@ -18,9 +24,9 @@ export const configuration = {
     const draw = () => {
       const words = search.value.toLowerCase();
       fill(list, table([
-        ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
-        ["Unit", (one) => one.unit], ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
-        ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
+        ["Key", (one) => one.key, "mono"], ["Value", value, "wrap tight"],
+        ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
+        ["Default", (one) => one.origin === "default" ? "" : one.standard || "–", "wrap tight"], ["Meaning", (one) => one.meaning, "wrap wide"],
       ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
       "No setting matches.", { caption: "Settings" }));
     };

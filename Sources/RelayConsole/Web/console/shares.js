@@ -52,7 +52,7 @@ export const shares = {
           if (await change(`Anyone with the link of ${share.zone}`, share.publicPermission, choices,
             (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link's permission is saved.");
         }, { class: "small", "aria-label": `Edit the link of ${share.zone}` })]],
-      ["Participants", (share) => h("ul.steps", null, share.participants.map((one) => participant(share, one)))],
+      ["Participants", (share) => share.participants.length ? h("ul.steps", null, share.participants.map((one) => participant(share, one))) : "none"],
       ["", (share) => button("Stop sharing…", async () => {
         if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose access on all devices, and the link stops working. The owner keeps all records.", "Stop sharing")) return;
         await post("shares/stop", { id: share.id });

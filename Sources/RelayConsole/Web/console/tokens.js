@@ -19,7 +19,7 @@ export const tokens = {
       h("div.bar", null, button("Create token…", async () => { if (await newToken()) await shell.show(); }, { class: "strong", id: "new-token" })),
       table([
         ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"],
-        ["Callback URL", (one) => one.callbackURL ?? "–", "wrap"], ["Allowed origins", (one) => one.origins.join(", ") || "–", "wrap"],
+        ["Callback URL", (one) => one.callbackURL ?? "–", "wrap tight"], ["Allowed origins", (one) => one.origins.join(", ") || "–", "wrap"],
         ["Created", (one) => moment(one.created)], ["State", state],
         ["", (one) => !one.revoked && button("Rotate…", async () => {
           if (!await confirmed(`Rotate ${one.name || one.id}?`, "A new token with the same name, callback URL and origins replaces it. The old token is revoked at once.", "Rotate")) return;
