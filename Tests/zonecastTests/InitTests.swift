@@ -51,7 +51,7 @@ import Testing
         )
         #expect(made.status == 0, "\(made.errors)")
         #expect(try made.json(Answer.self).steps.allSatisfy(\.made))
-        let place = "--container iCloud.org.example.sync --environment production --data \(data)"
+        let place = "--container iCloud.org.example.sync --data \(data)"
         #expect(
             try made.json(Answer.self).next == [
                 "zonecast serve --config \(files)/zonecast.yaml", "zonecast token create \(place)",

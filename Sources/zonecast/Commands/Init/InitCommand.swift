@@ -205,8 +205,11 @@ struct InitCommand: AsyncParsableCommand {
     }
 
     /// Returns the last steps: a token for the app, and a user who is signed in.
+    ///
+    /// In development, where the app's first record creates its record type; a token of `--token` is for production.
     private func app(_ container: ContainerID, _ answers: InitAnswers, hasToken: Bool, data: String) -> [String] {
-        let place = "--container \(container) --environment production --data \(data.shellWord)"
+        let environment = hasToken ? " --environment production" : ""
+        let place = "--container \(container)\(environment) --data \(data.shellWord)"
         let start = data == "/var/lib/zonecast" ? "sudo " : ""
         let token = hasToken ? [] : ["\(start)zonecast token create \(place)"]
         return token + (answers.admin.map { ["\(start)zonecast user sign-in \($0) \(place)"] } ?? [])
