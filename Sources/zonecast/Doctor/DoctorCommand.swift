@@ -119,8 +119,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let storage = checks.storage()
         report.add(storage)
         guard storage.grade != .problem || checks.isReadable else { return }
-        let running = FolderLock.runningRelay(in: settings.data)
-        if let running {
+        if let running = await runningRelay(in: settings.data) {
             await checkRelay(running, settings, &report)
             if let process = FolderLock.runningProcess(in: settings.data), let files = OpenFiles(process: process) {
                 let connections = settings.server.limits.connections
@@ -179,6 +178,19 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// The configuration file: the one named on the command line or in the environment, else the package's.
     private var file: String? { PackageFiles.settings(named: config, data: folder.data) }
+
+    /// Returns the address of the running relay; waits for one that is starting.
+    ///
+    /// `systemctl start` returns before the relay listens, and `doctor` is often the next command.
+    private func runningRelay(in data: String) async -> String?? {
+        let deadline = ContinuousClock.now + .seconds(timeout)
+        while true {
+            let running = FolderLock.runningRelay(in: data)
+            let isStarting = running.map { $0 == nil } ?? isEnabledService
+            guard isStarting, !quick, ContinuousClock.now < deadline else { return running }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+    }
 
     private func notRunning(_ settings: ServeSettings) async -> Finding {
         if let fault = await ListenError.ofTrying(settings.server) {
