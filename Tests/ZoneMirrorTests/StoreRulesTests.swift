@@ -100,6 +100,22 @@ private final class RecordingTransport: RelayTransport {
         #expect(await code { try await mixed.loadStores() } == .sharedStoreNeedsPrivateStore)
     }
 
+    @Test func copiesGoToAnotherStoreOfTheContainer() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let mine = store("mine", device.container)
+        for target in ["elsewhere", "theirs"] {
+            var theirs = store("theirs", device.container, scope: .shared)
+            theirs.cloud?.losingAccess = .keepCopy(in: store(target).url)
+            let wrong = container(mine, theirs)
+            #expect(await code { try await wrong.loadStores() } == .unknownStore, "\(target)")
+        }
+        var theirs = store("theirs", device.container, scope: .shared)
+        theirs.cloud?.losingAccess = .keepCopy(in: mine.url)
+        let right = container(mine, theirs)
+        try await right.loadStores()
+        await right.close()
+    }
+
     @Test func aDatabaseCanBeMirroredOnlyOnce() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let twice = container(store("one", device.container), store("two", device.container))

@@ -185,7 +185,8 @@ extension MirroredContainer {
     /// Needs no network: local data can be read at once. Opens all stores or none; after an error, call it again.
     ///
     /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
-    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model
+    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `unknownStore` for a `keepCopy(in:)` that names no other
+    ///   store of the container, `wrongStore` for a configuration that the model
     ///   does not have, `unknownProperty` for an entity or property in the cloud options, `unsupportedStoreVersion` for a
     ///   file of another version of this library, and `storage` with SQLite's error.
     public func loadStores() async throws(MirrorError) {
@@ -263,6 +264,15 @@ extension MirroredContainer {
         for (name, extent) in descriptions.compactMap(\.cloud).flatMap(\.extents) {
             guard let problem = extent.problem else { continue }
             throw MirrorError(.unknownProperty, "The extent of \(name) cannot be queried. \(problem)")
+        }
+        for description in descriptions {
+            guard case .keepCopy(let url)? = description.cloud?.losingAccess else { continue }
+            guard urls.contains(StoreID(url)), StoreID(url) != description.id else {
+                throw MirrorError(
+                    .unknownStore,
+                    "\(url.lastPathComponent), where \(description.url.lastPathComponent) is to keep copies, is not another store of this container. Add its description, or correct losingAccess."
+                )
+            }
         }
         for cloud in descriptions.compactMap(\.cloud) where cloud.scope == .shared {
             var own = cloud

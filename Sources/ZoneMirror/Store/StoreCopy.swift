@@ -149,9 +149,15 @@ struct KeptCopy {
 extension MirrorSync {
     /// Copies objects of a zone before they are removed, if the store is configured to keep copies.
     func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
-        guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared,
-            let target = otherStore(StoreID(url)), target.id != file.id
+        guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared
         else { return [] }
+        // The objects stay until the store is open: without a copy they would be lost.
+        guard let target = otherStore(StoreID(url)) else {
+            throw MirrorError(
+                .unknownStore,
+                "\(url.lastPathComponent), the store for copies of lost objects, is not open."
+            )
+        }
         // While another user signs in, the other store may already have that user's file.
         let owners = try [file, target].map { file in try file.pool.read { try State.text($0, .account) } }
         guard !target.isMirrored || owners[1] == nil || owners[0] == owners[1] else {
