@@ -11,6 +11,8 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
     /// In network order: 4 or 16 bytes.
     fileprivate let bytes: [UInt8]
 
+    fileprivate init(bytes: [UInt8]) { self.bytes = bytes }
+
     /// Reads an IPv4 or IPv6 address without port and brackets.
     ///
     /// An IPv4-mapped IPv6 address counts as IPv4, and the zone of an IPv6 address (`%eth0`) is left out.
@@ -50,6 +52,20 @@ package struct AddressRange: Hashable, Sendable {
         }
         self.bytes = bytes
         self.bits = bits
+    }
+
+    /// The range without the bits after its prefix, if `text` sets any of them, as `10.0.0.5/8` does; otherwise `nil`.
+    ///
+    /// Such a text names one host, and the range that it would trust is much larger.
+    package static func networkMeant(by text: String) -> String? {
+        guard let range = AddressRange(text) else { return nil }
+        let network = IPAddress(
+            bytes: range.bytes.enumerated().map { index, byte in
+                let kept = max(0, min(8, range.bits - index * 8))
+                return kept == 0 ? 0 : byte & (0xFF << UInt8(8 - kept))
+            }
+        )
+        return network.bytes == range.bytes ? nil : "\(network)/\(range.bits)"
     }
 
     /// Returns whether an IP address is in this range.

@@ -454,6 +454,13 @@ import Testing
         #expect(AddressRange(text) == nil)
     }
 
+    @Test(arguments: [
+        ("10.0.0.5/8", "10.0.0.0/8"), ("192.168.1.129/25", "192.168.1.128/25"), ("fd12::1/8", "fd00::/8"),
+        ("10.0.0.0/8", nil), ("10.0.0.5", nil), ("::/0", nil), ("1.2.3.4/0", "0.0.0.0/0"), ("x", nil),
+    ]) func aRangeWithHostBitsIsRecognised(_ text: String, _ network: String?) {
+        #expect(AddressRange.networkMeant(by: text) == network)
+    }
+
     @Test func theDateHasTheHTTPFormat() {
         #expect(DateText.format(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(DateText.format(951_827_696) == "Tue, 29 Feb 2000 12:34:56 GMT")

@@ -108,7 +108,9 @@ final class DownloadTickets: Sendable {
         let ticket = Ticket(backup: backup, session: Self.hash(session), end: now + Self.lifetime)
         tickets.withLock { tickets in
             tickets = tickets.filter { $0.value.end > now }
-            if tickets.count >= Self.maxTickets { tickets.removeAll() }
+            if tickets.count >= Self.maxTickets, let oldest = tickets.min(by: { $0.value.end < $1.value.end }) {
+                tickets[oldest.key] = nil
+            }
             tickets[Self.hash(text)] = ticket
         }
         return text

@@ -159,9 +159,9 @@ package struct ManagementMiddleware: Sendable {
     }
 }
 
-/// Counts failed attempts with management tokens.
-private final class AttemptCount: Sendable {
-    private let failures: Mutex<TokenBuckets<String>>
+/// Counts failed attempts with management tokens, per network of the caller.
+final class AttemptCount: Sendable {
+    private let failures: Mutex<TokenBuckets<PeerKey>>
     private let uptime: @Sendable () -> Duration
 
     init(uptime: @escaping @Sendable () -> Duration) {
@@ -171,10 +171,10 @@ private final class AttemptCount: Sendable {
 
     /// Throws if there were too many failed attempts.
     func check(_ address: String) throws {
-        let now = uptime()
+        let (now, peer) = (uptime(), PeerKey(address))
         let wait = failures.withLock { failures in
-            let wait = failures.take(address, at: now)
-            if wait == nil { failures.giveBack(address, at: now) }
+            let wait = failures.take(peer, at: now)
+            if wait == nil { failures.giveBack(peer, at: now) }
             return wait
         }
         guard let wait else { return }
@@ -184,6 +184,6 @@ private final class AttemptCount: Sendable {
 
     func failed(_ address: String) {
         let now = uptime()
-        _ = failures.withLock { $0.take(address, at: now) }
+        _ = failures.withLock { $0.take(PeerKey(address), at: now) }
     }
 }

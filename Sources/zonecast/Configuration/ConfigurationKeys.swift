@@ -90,7 +90,12 @@ enum ConfigurationKeys {
                 settings.server.trustedProxies = ranges
                 return true
             }
-        ),
+        ).explained { text in
+            let meant = ConfigurationKey.items(text).lazy.compactMap { item in
+                AddressRange.networkMeant(by: item).map { "\(item) names one host of a range. Write \($0)." }
+            }
+            return meant.first
+        },
         .text(
             "loops",
             \.server.loops,
@@ -398,7 +403,7 @@ enum ConfigurationKeys {
 
     private static func ranges(_ text: String) -> [AddressRange]? {
         let parts = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
-        let ranges = parts.compactMap { AddressRange($0) }
+        let ranges = parts.compactMap { AddressRange.networkMeant(by: $0) == nil ? AddressRange($0) : nil }
         return ranges.count == parts.count ? ranges : nil
     }
 
