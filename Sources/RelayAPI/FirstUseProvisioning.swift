@@ -41,6 +41,9 @@ final class FirstUseProvisioning: Sendable {
         return ProvisionUser(user, contacts: contacts ?? [], now: time.now())
     }
 
+    /// Drops what is known of a store that may be replaced.
+    func drop(_ home: ContainerEnvironment) { known.withLock { $0 = $0.filter { $0.home != home } } }
+
     /// Must be called after that write is on disk.
     func markDone(_ user: UserID, _ home: ContainerEnvironment) {
         known.withLock {

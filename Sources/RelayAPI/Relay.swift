@@ -229,6 +229,31 @@ package final class Relay: Sendable {
     /// Call after the last write.
     package func stopPushes() { pushes?.stop() }
 
+    // MARK: A store that is replaced
+
+    /// Tells the devices of a store that refuses requests for a while to come back.
+    package func storeIsHeld(_ home: ContainerEnvironment) {
+        _ = hub?.endAll(in: home, except: pushes?.workerNumber)
+    }
+
+    /// Drops everything that is known of a store; call it while the store is closed.
+    package func storeIsClosed(_ home: ContainerEnvironment) async {
+        await hub?.queries.drop(home)
+        provisioning.drop(home)
+        types.drop(home)
+        assets.drop(home)
+        transfers.drop(home)
+    }
+
+    /// Tells the push devices of a store that is open again, and may have other content, what they are subscribed to.
+    package func storeIsOpen(_ home: ContainerEnvironment) {
+        try? pushes?.removeDeletedRegistrations(in: home)
+        // A device that was admitted before the store was held may have joined later.
+        let kept = hub?.endAll(in: home, except: pushes?.workerNumber) ?? []
+        guard !kept.isEmpty, let store = try? stores.store(of: home) else { return }
+        for address in kept { try? publishSubscriptions(of: address.user, home, store) }
+    }
+
     /// Authenticates the caller and charges the request to the public database's rate.
     func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {
         let known = try authenticator.authenticate(request, in: route.home)

@@ -175,4 +175,7 @@ final class RecordTypeCaches: Sendable {
             return new
         }
     }
+
+    /// Drops what is known of a store that may be replaced.
+    func drop(_ home: ContainerEnvironment) { all.withLock { $0[home] = nil } }
 }

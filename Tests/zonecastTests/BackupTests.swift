@@ -222,7 +222,7 @@ import Testing
     /// Whether a backup omits this path: locks, SQLite's files beside its databases, marks, unfinished uploads, and the
     /// other backups with their schedule, which names a path of this machine.
     private static func isOmitted(_ path: String) -> Bool {
-        ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasPrefix("backups/")
+        ["relay.lock", "store.request", "assets.lock", "backups"].contains(path) || path.hasPrefix("backups/")
             || path.hasPrefix("stores-here")
             || [".sqlite-wal", ".sqlite-shm", ".assets/incoming"].contains(where: path.hasSuffix)
     }

@@ -111,6 +111,14 @@ final class AssetService: Sendable {
     /// Returns the asset store of a container.
     func assetStore(of home: ContainerEnvironment) throws(RelayError) -> any AssetStore { try stores.assets(of: home) }
 
+    /// Drops what is known of a store that may be replaced.
+    func drop(_ home: ContainerEnvironment) {
+        types.withLock { types in
+            types.all[home] = nil
+            types.latest = nil
+        }
+    }
+
     /// Returns the record types with asset fields.
     func types(of home: ContainerEnvironment, in schema: Schema) -> Set<String> {
         types.withLock { types in

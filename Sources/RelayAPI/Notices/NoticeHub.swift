@@ -102,6 +102,28 @@ package final class NoticeHub: Sendable {
         for (worker, order) in orders { worker.post(order) }
     }
 
+    /// Closes the connections to a store that is closed for a while, except those of `worker`; the devices come back.
+    ///
+    /// Returns the users that have connections of `worker`.
+    func endAll(in home: ContainerEnvironment, except worker: Int?) -> Set<NoticeAddress> {
+        let (orders, kept) = state.withLock { state in
+            var orders: [(any NoticeWorker, NoticeOrder)] = []
+            var kept: Set<NoticeAddress> = []
+            for (address, listeners) in state.listeners where address.store == home {
+                for device in listeners.devices.values {
+                    if device.worker == worker {
+                        kept.insert(address)
+                    } else {
+                        orders.append((state.workers[device.worker], .end(device.connection, of: address, .tryLater)))
+                    }
+                }
+            }
+            return (orders, kept)
+        }
+        for (worker, order) in orders { worker.post(order) }
+        return kept
+    }
+
     private func end(where matches: (NoticeListeners.Device) -> Bool) {
         let orders = state.withLock { state in
             state.listeners.flatMap { address, listeners in

@@ -80,6 +80,12 @@ package final class QueryNotices: Sendable {
         await withCheckedContinuation { add(.barrier($0)) }
     }
 
+    /// Drops the subscriptions of a store that is closed, after all its commits have been matched.
+    func drop(_ home: ContainerEnvironment) async {
+        await waitUntilIdle()
+        indexes.withLock { $0[home] = nil }
+    }
+
     private func add(_ job: Job) {
         let (begins, isLong) = waiting.withLock { waiting in
             waiting.jobs.append(job)

@@ -12,7 +12,8 @@ final class PushService: Sendable {
     private let gateway: any PushGateway
     private let hub: NoticeHub
     private let worker: PushWorker
-    private let workerNumber: Int
+    /// The number of the worker in the hub.
+    let workerNumber: Int
     private let stores: any StoreCatalog
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -86,6 +87,12 @@ final class PushService: Sendable {
     private func isStillValid(_ device: PushDevice) -> Bool {
         guard let credential = device.credential else { return true }
         return (try? authenticator.isStillValid(credential)) ?? true
+    }
+
+    /// Ends the registrations with a store that were deleted with it.
+    func removeDeletedRegistrations(in home: ContainerEnvironment) throws(DirectoryError) {
+        let kept = Set(try register.pushDevices().map(\.id))
+        for device in worker.devices(in: home) where !kept.contains(device.id) { forget(device.id) }
     }
 
     // MARK: Registrations

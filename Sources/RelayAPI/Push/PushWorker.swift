@@ -133,6 +133,10 @@ final class PushWorker: NoticeWorker {
         }
     }
 
+    func devices(in home: ContainerEnvironment) -> [PushDevice] {
+        state.withLock { $0.registrations.values.map(\.device).filter { $0.home == home } }
+    }
+
     /// The number of registered devices.
     var count: Int { state.withLock { $0.registrations.count } }
 

@@ -94,6 +94,9 @@ final class TransferMeter: Sendable {
         }
     }
 
+    /// Drops what is known of a store that may be replaced.
+    func drop(_ home: ContainerEnvironment) { counts.withLock { $0[home] = nil } }
+
     private static func read(from store: any Store, at now: Timestamp) throws(RelayError) -> Count {
         let month = CalendarMonth(of: now)
         return try store.read { reader throws(RelayError) in

@@ -267,7 +267,7 @@ extension AccountStore {
 
     /// Deletes a container with its tokens, keys, issuers, sessions and devices; the caller removes its files.
     ///
-    /// No relay may run, since it caches which containers exist.
+    /// A running relay with `--dev` must then call `forgetSeen`.
     package func removeContainer(_ container: ContainerID) throws(DirectoryError) {
         try revoke { db in
             for table in [
@@ -278,8 +278,11 @@ extension AccountStore {
             }
             try db.execute(sql: "DELETE FROM containers WHERE name = ?", arguments: [container.name])
         }
-        seenContainers.withLock { _ = $0.remove(container) }
+        forgetSeen(container)
     }
+
+    /// Drops the knowledge that a container exists, after another process may have deleted it.
+    package func forgetSeen(_ container: ContainerID) { seenContainers.withLock { _ = $0.remove(container) } }
 
     /// Returns all containers by name, each with the time it was created.
     package func containers() throws(DirectoryError) -> [(container: ContainerID, created: Timestamp)] {

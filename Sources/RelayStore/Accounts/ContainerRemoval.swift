@@ -2,7 +2,7 @@ import Foundation
 package import Records
 import RelayCore
 
-/// Deletes a container and its files; no relay may run.
+/// Deletes a container and its files; no process may have its stores open.
 ///
 /// First the files are moved aside, then the directory deletes the container, which is the moment of its deletion. If
 /// the removal is interrupted, `finish` either puts the files back or completes the removal. A new container of the
@@ -40,6 +40,10 @@ package struct ContainerRemoval: Sendable {
         guard let row = try accounts.containers().first(where: { $0.container == container }) else {
             throw DirectoryError.missing("container \(container)")
         }
+        // A backup has the container as a whole or not at all.
+        let lock: AssetLock?
+        do { lock = try AssetLock.replacing(of: data) } catch { throw BackupFailure.busy(data) }
+        defer { lock?.release() }
         try putAside(row)
         // If this fails, the next start of a relay finds out whether it is on disk, and what to do with the files.
         try accounts.removeContainer(container)

@@ -382,7 +382,7 @@ final class VerifiedAssets: Sendable {
     }
 }
 
-/// A lock on a data folder's assets, held while a backup copies them or unused ones are removed.
+/// A lock on a data folder's assets, held while a backup copies them, and while unused ones or whole stores are removed.
 ///
 /// Uses a file of its own in the folder, since other processes make backups too; the system releases the lock with the
 /// process. If the file system has no locks, or the folder cannot be written, nothing is locked.
@@ -397,6 +397,17 @@ struct AssetLock {
 
     /// Locks the assets for removing unused ones.
     static func clearing(of data: String) throws(Busy) -> AssetLock? { try AssetLock(data, LOCK_EX | LOCK_NB) }
+
+    /// Locks the assets for replacing or deleting whole stores; waits up to a minute for a backup.
+    static func replacing(of data: String) throws(Busy) -> AssetLock? {
+        let start = ContinuousClock.now
+        while true {
+            do throws(Busy) { return try AssetLock(data, LOCK_EX | LOCK_NB) } catch {
+                guard ContinuousClock.now - start < .seconds(60) else { throw error }
+                usleep(20_000)
+            }
+        }
+    }
 
     private init?(_ data: String, _ kind: Int32) throws(Busy) {
         descriptor = open("\(data)/assets.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)

@@ -24,6 +24,9 @@ package enum StoreCheck {
     package static func faults(in data: String, step: (String) -> Void = { _ in }) throws -> [Fault] {
         try BackupFiles.databases(in: data).compactMap { file in
             step(file)
+            // A command may be replacing the store.
+            let lock = AssetLock.copying(of: data)
+            defer { lock?.release() }
             return fault(ofFile: "\(data)/\(file)").map { Fault(file: file, what: $0) }
         }
     }

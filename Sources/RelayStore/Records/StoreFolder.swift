@@ -182,6 +182,7 @@ package final class StoreFolder: StoreCatalog {
         let store = try lock.mutex.withLock { _ throws(RelayError) in
             // Another thread may have opened it meanwhile.
             if let store = registry.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
+            if registry.withLock({ $0.isHeld(home) }) { throw Self.held }
             let pause = registry.withLock { $0.pause(of: home) }
             let store = try openStore(of: home, after: pause)
             registry.withLock { $0.opened(store, of: home, isUse: isUse) }
@@ -292,6 +293,60 @@ package final class StoreFolder: StoreCatalog {
             registry.withLock { $0.closed(home, pause) }
         }
     }
+
+    // MARK: Stores of commands
+
+    /// The refusal of requests for a held store.
+    package static let held = RelayError(
+        .tryAgainLater,
+        "This container is being restored, reset or deleted. Try again in a few seconds.",
+        retryAfter: .seconds(2)
+    )
+
+    /// Closes a store for a command of another process; all other stores go on.
+    ///
+    /// From now on, requests for the store are refused with `tryAgainLater` and scheduled work skips it. Returns when
+    /// the requests in progress are done and the file is closed; `release` opens it again.
+    ///
+    /// - Parameters:
+    ///   - home: the store.
+    ///   - patience: how long requests in progress may take.
+    ///   - whenRefusing: called when requests are refused.
+    /// - Throws: `tryAgainLater` if they take longer; the store is served again then.
+    package func hold(
+        _ home: ContainerEnvironment,
+        patience: Duration = .seconds(30),
+        whenRefusing: () -> Void = {}
+    ) async throws(RelayError) {
+        // A thread that is opening the store finishes that first.
+        let lock = registry.withLock { $0.lock(of: home) }
+        lock.mutex.withLock { _ in registry.withLock { $0.hold(home) } }
+        whenRefusing()
+        let end = ContinuousClock.now + patience
+        while true {
+            let (store, isOpen) = registry.withLock { $0.takeHeldIfIdle(home) }
+            guard isOpen else {
+                guard let store else { return }
+                await withCheckedContinuation { done in
+                    closing.async {
+                        store.close()
+                        done.resume()
+                    }
+                }
+                return
+            }
+            guard ContinuousClock.now < end, (try? await Task.sleep(for: .milliseconds(5))) != nil else {
+                release(home)
+                throw RelayError(
+                    .tryAgainLater,
+                    "A request has used the container for \(patience.components.seconds) s."
+                )
+            }
+        }
+    }
+
+    /// Serves a store again, as its files are now: tokens of an epoch that they do not know are refused.
+    package func release(_ home: ContainerEnvironment) { registry.withLock { $0.release(home) } }
 
     // MARK: Closing
 

@@ -23,6 +23,8 @@ struct StoreRegistry: ~Copyable {
     }
 
     private var entries: [ContainerEnvironment: Entry] = [:]
+    /// The stores that a command uses; the value is the store until its last request is done and it is closed.
+    private var held: [ContainerEnvironment: SQLiteStore?] = [:]
     /// The most recently used store, which mostly is the next one too.
     private var latest: (home: ContainerEnvironment, store: SQLiteStore)?
     private var uses = 0
@@ -98,7 +100,7 @@ struct StoreRegistry: ~Copyable {
     mutating func end(_ home: ContainerEnvironment) -> SQLiteStore? {
         entries[home]?.pause = nil
         entries[home]?.isUsed = false
-        return take(home)
+        return isHeld(home) ? held.updateValue(nil, forKey: home) ?? nil : take(home)
     }
 
     private mutating func take(_ home: ContainerEnvironment) -> SQLiteStore? {
@@ -115,12 +117,44 @@ struct StoreRegistry: ~Copyable {
         closedCount += 1
     }
 
+    // MARK: Stores of commands
+
+    func isHeld(_ home: ContainerEnvironment) -> Bool { held[home] != nil }
+
+    /// Begins to refuse requests for a store; those in progress keep it open.
+    ///
+    /// The caller holds the store's lock.
+    mutating func hold(_ home: ContainerEnvironment) {
+        guard !isHeld(home) else { return }
+        entries[home]?.pause = nil
+        held[home] = .some(take(home))
+    }
+
+    /// Takes out a held store that no request uses any more; `isOpen` is whether one still does.
+    mutating func takeHeldIfIdle(_ home: ContainerEnvironment) -> (store: SQLiteStore?, isOpen: Bool) {
+        var store = held.updateValue(nil, forKey: home) ?? nil
+        guard store == nil || isKnownUniquelyReferenced(&store) else {
+            held[home] = .some(store)
+            return (nil, true)
+        }
+        entries[home]?.isUsed = false
+        return (store, false)
+    }
+
+    /// Serves a store again; one that is still open continues.
+    mutating func release(_ home: ContainerEnvironment) {
+        guard let last = held.removeValue(forKey: home), let store = last else { return }
+        entries[home, default: Entry()].store = store
+        openCount += 1
+    }
+
     // MARK: Assets
 
     /// The stores whose assets must be searched: the open ones, and those used since their last search.
     var homesWithAssets: [(home: ContainerEnvironment, use: Int)] {
         entries.compactMap { home, entry in
-            entry.store != nil || (entry.isUsed && entry.sweptUse != entry.lastUse) ? (home, entry.lastUse) : nil
+            let isDue = entry.store != nil || (entry.isUsed && entry.sweptUse != entry.lastUse)
+            return isDue && !isHeld(home) ? (home, entry.lastUse) : nil
         }
     }
 

@@ -87,7 +87,7 @@ struct ContainerShow: ParsableCommand {
     var container: ContainerID
 
     @Option(name: .environment, help: "development or production.")
-    var environment: Records.Environment = .development
+    var environment: Records.Environment = SDKVariables.environment ?? .development
 
     @Option(name: .count, help: ArgumentHelp("How many users to list, largest first.", valueName: "count"))
     var users = 10
@@ -177,7 +177,7 @@ struct ContainerQuotaCommand: ParsableCommand {
     var container: ContainerID
 
     @Option(name: .environment, help: "development or production.")
-    var environment: Records.Environment = .development
+    var environment: Records.Environment = SDKVariables.environment ?? .development
 
     @Option(
         name: .customLong("private"),
@@ -274,7 +274,8 @@ struct ContainerDelete: ParsableCommand {
         commandName: "delete",
         abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
         discussion: """
-            A running relay pauses until it is done. Only a backup can undo this, so the command creates one first, unless --no-backup is \
+            A running relay refuses requests for this container with TRY_AGAIN_LATER until it is done, and serves all others \
+            meanwhile. Only a backup can undo this, so the command creates one first, unless --no-backup is \
             set. Accounts stay, since they belong to the relay.
             """
     )
@@ -297,19 +298,33 @@ struct ContainerDelete: ParsableCommand {
         if !yes {
             try Terminal.confirm("This deletes all of \(container).", byTyping: container.name, called: "its name")
         }
-        // Held until the end, so that no relay starts meanwhile.
-        let lock = try FolderLock(pausingRelayIn: options.folder)
-        defer { withExtendedLifetime(lock) {} }
+        let homes = Records.Environment.allCases.map { ContainerEnvironment(container, $0) }
+        let hold = try StoreHold(homes, in: options.folder)
+        // Also after an error, which leaves the container as it was.
+        let deletion = Result { try delete() }
+        hold.end()
+        let backup = try deletion.get()
+        if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
+        Terminal.tell("deleted  \(container)")
+        if let backup { Terminal.tell("backup   \(backup), for: zonecast backup restore") }
+    }
+
+    /// Returns the name of the backup that was created before, if one was wanted.
+    private func delete() throws -> String? {
         var backup: String?
         if !noBackup {
             let folder = BackupSchedule.standardFolder(of: options.folder)
             backup = try Backup.create(of: options.folder, in: folder, now: TimeSource.system.now()).name
         }
-        try options.change("container.delete", container.name) {
-            try ContainerRemoval(in: options.folder).remove(container, from: $0)
+        try options.change("container.delete", container.name) { accounts in
+            let removal = ContainerRemoval(in: options.folder)
+            do {
+                try removal.remove(container, from: accounts)
+            } catch {
+                try? removal.finish(with: accounts)
+                throw error
+            }
         }
-        if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
-        Terminal.tell("deleted  \(container)")
-        if let backup { Terminal.tell("backup   \(backup), for: zonecast backup restore") }
+        return backup
     }
 }

@@ -157,6 +157,7 @@ struct Serve: AsyncParsableCommand {
         ) { address in
             own.withLock { $0 = address }
             lock.note(address: address)
+            lock.acceptRequests()
             if isFirst { Terminal.announce("ready \(address)") } else { Terminal.sayError("ready \(address)") }
         }.run()
         return wasPaused ? own.withLock { $0 } : nil

@@ -255,7 +255,10 @@ extension FolderChecks {
     /// The files and folders that a relay reads and writes, except assets.
     private var used: [String] {
         let own =
-            ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
+            [
+                "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "store.request", "assets.lock",
+                "alerts.json",
+            ]
             + MonitoringFiles.names
         let containers = "\(folder)/containers"
         let places = Self.contents(containers).map { "\(containers)/\($0)" }

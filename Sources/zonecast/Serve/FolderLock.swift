@@ -18,6 +18,8 @@ final class FolderLock: Sendable {
     /// How long to wait for the lock: a process that checks for a running relay holds it briefly, and a stopping relay
     /// a little longer.
     private static let timeout = Duration.seconds(1)
+    /// How long a command waits for another one; longer than a relay holds the lock that finds another relay running.
+    private static let requestTimeout = Duration.seconds(3)
     /// How long a relay waits for a command, so that a supervisor does not give up after restarting it several times.
     private static let commandTimeout = Duration.seconds(60)
     /// Follows the process ID in the lock file if the holder is a command.
@@ -26,6 +28,8 @@ final class FolderLock: Sendable {
     private let descriptor: Int32
     /// The folder itself is locked too: if the lock file is deleted, a second process would lock a new file.
     private let folderDescriptor: Int32
+    /// Locked too, so that no command uses single stores meanwhile; `nil` if the caller has locked it.
+    private let requests: StoreRequestFile?
 
     /// Locks the folder for a relay.
     ///
@@ -46,7 +50,13 @@ final class FolderLock: Sendable {
     /// - Throws: `CommandFailure` with `.conflict` if the relay does not pause, or another command holds the lock.
     convenience init(pausingRelayIn folder: String) throws { try self.init(folder, as: .pausingCommand) }
 
-    private init(_ folder: String, as holder: Holder) throws {
+    /// Locks the folder for a command that has locked the file of requests for single stores.
+    convenience init(besideRequestIn folder: String) throws {
+        let refusal = "A relay has just started on \(folder). Run the command again."
+        try self.init(folder, as: .command(refusal: refusal, onlyReads: false), besideRequest: true)
+    }
+
+    private init(_ folder: String, as holder: Holder, besideRequest: Bool = false) throws {
         do {
             try FileManager.default.createDirectory(
                 atPath: folder,
@@ -61,6 +71,7 @@ final class FolderLock: Sendable {
             )
         }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
+        requests = besideRequest ? nil : try Self.requestFile(in: folder, waitsForCommand: holder == .relay)
         let path = folder + "/relay.lock"
         folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         descriptor = Self.lockFile(path, in: folderDescriptor, as: holder)
@@ -80,6 +91,36 @@ final class FolderLock: Sendable {
             throw error
         }
         write("\(getpid())\(holder == .relay ? "" : Self.commandMark)\n")
+    }
+
+    /// Locks the file of requests for single stores, which a command holds while it uses some.
+    ///
+    /// `waitsForCommand` is whether to wait up to 60 seconds, as a relay does at its start.
+    static func requestFile(in folder: String, waitsForCommand: Bool = false) throws -> StoreRequestFile {
+        let file = try StoreRequestFile(in: folder)
+        let start = ContinuousClock.now
+        var isTold = false
+        while !file.lock() {
+            let waited = ContinuousClock.now - start
+            if waitsForCommand, !isTold, waited >= timeout {
+                Terminal.sayError("A command uses \(folder). Waiting for it to end …")
+                isTold = true
+            }
+            guard waited < (waitsForCommand ? commandTimeout : requestTimeout) else {
+                throw CommandFailure(
+                    .conflict,
+                    "\(folder) is in use by a command. Wait for it to end, or name another folder with --data."
+                )
+            }
+            usleep(20_000)
+        }
+        return file
+    }
+
+    /// Lets commands use single stores of this relay; called when it has completed what a command left.
+    func acceptRequests() {
+        requests?.clear()
+        requests?.unlock()
     }
 
     /// Opens the lock file; on a read-only file system, a command that only reads locks the folder instead.
@@ -187,7 +228,10 @@ final class FolderLock: Sendable {
     }
 
     /// Releases the lock before this object ends.
-    func unlock() { for descriptor in [folderDescriptor, descriptor] { flock(descriptor, LOCK_UN) } }
+    func unlock() {
+        for descriptor in [folderDescriptor, descriptor] { flock(descriptor, LOCK_UN) }
+        requests?.unlock()
+    }
 
     deinit {
         // A child process that has not yet called exec holds a copy of the descriptor, and closing ours would leave the

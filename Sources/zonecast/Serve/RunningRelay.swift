@@ -241,6 +241,8 @@ extension RunningRelay {
             time: .system,
             random: .system,
             onFault: { [logger] id, error in
+                // A command has the store: expected, and as many requests as devices send.
+                guard error as? RelayError != StoreFolder.held else { return }
                 logger.error(
                     "A request failed because of an internal error.",
                     error: error,
@@ -364,6 +366,13 @@ extension RunningRelay {
             ScheduledBackups(data: settings.data, logger: logger),
             DailyStoreCheck(data: settings.data, damage: coreServices.damage),
             AlertOverridesCheck(data: settings.data, logger: logger),
+            StoreRequestWatch(
+                data: settings.data,
+                accounts: coreServices.accounts,
+                stores: coreServices.stores,
+                relay: relay,
+                logger: logger
+            ),
         ]
     }
 

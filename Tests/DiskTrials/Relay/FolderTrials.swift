@@ -9,7 +9,7 @@ import RelayStore
 /// must have received the correct outcome.
 package struct FolderTrials: Sendable {
     package enum Action: String, Hashable, Sendable, CaseIterable {
-        case backup, restore, schedule, reset, compact, copy, delete
+        case backup, restore, restoreContainer, schedule, reset, compact, copy, delete
     }
 
     package var action: Action
@@ -106,6 +106,11 @@ private struct FolderTrial {
         case .restore:
             let backup = try Backup.named("latest", in: backups, at: DiskWorld.now)
             _ = try backup.restore(to: data, now: DiskWorld.now, draw: random.next, disk: disk.calls)
+        case .restoreContainer:
+            let container = try DiskWorld.home().container
+            let backup = try Backup.named("latest", in: backups, at: DiskWorld.now)
+            let homes = Records.Environment.allCases.map { ContainerEnvironment(container, $0) }
+            _ = try backup.restore(homes, to: data, now: DiskWorld.now, draw: random.next, disk: disk.calls)
         case .schedule:
             try BackupSchedule(.daily, keep: 3, folder: backups).save(to: data, disk: disk.calls)
         case .reset:
@@ -229,6 +234,10 @@ private struct FolderTrial {
         switch trials.action {
         case .backup, .schedule, .compact, .copy: return facts
         case .restore: return stage.backedUp
+        case .restoreContainer:
+            let kept = ["account ", "password ", "sessions ", "name ", "token "]
+            let isKept = { (key: String) in kept.contains { key.hasPrefix($0) } }
+            return facts.filter { isKept($0.key) }.merging(stage.backedUp.filter { !isKept($0.key) }) { $1 }
         case .delete:
             // Accounts stay without sessions. A recreated container is empty.
             let kept = ["account ", "password ", "name ", "sessions "]

@@ -299,6 +299,52 @@ import Testing
         #expect(world.stores.counts.open == 4)
     }
 
+    // MARK: Stores of commands
+
+    @Test func aHeldStoreRefusesRequestsAndTheOthersGoOn() async throws {
+        let world = World(containers: 2)
+        for home in world.homes {
+            try await begin(world, home)
+            try await save("milk", in: world.stores.store(of: home))
+        }
+        let token = try page(world.stores.store(of: world.homes[0])).1
+        try await world.stores.hold(world.homes[0])
+        let refusal = #expect(throws: RelayError.self) { _ = try world.stores.store(of: world.homes[0]) }
+        #expect(refusal?.code == .tryAgainLater && refusal?.retryAfter == .seconds(2))
+        #expect(WALCheck.size(of: world.path(world.homes[0]) + "-wal") ?? 0 == 0, "the file is closed")
+        try await save("bread", in: world.stores.store(of: world.homes[1]))
+        // Scheduled work skips it; a refusal would be thrown.
+        #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: .max)) == 0)
+        #expect(try await world.stores.forgetTombstones(before: Timestamp(milliseconds: 0)) == 0)
+        world.stores.release(world.homes[0])
+        #expect(try page(world.stores.store(of: world.homes[0]), since: token).0 == [], "tokens stay valid")
+        try await save("eggs", in: world.stores.store(of: world.homes[0]))
+        #expect(try page(world.stores.store(of: world.homes[0]), since: token).0 == ["eggs"])
+    }
+
+    @Test func aStoreIsHeldWhenItsRequestsAreDone() async throws {
+        let world = World(containers: 1)
+        let home = world.homes[0]
+        try await begin(world, home)
+        let request = Mutex<(any Store)?>(try world.stores.store(of: home))
+        let hold = Task { try await world.stores.hold(home) }
+        while (try? world.stores.store(of: home)) != nil { await Task.yield() }
+        if let store = request.withLock({ $0 }) { try await save("late", in: store) }
+        request.withLock { $0 = nil }
+        try await hold.value
+        world.stores.release(home)
+        #expect(try page(world.stores.store(of: home)).0 == ["late"])
+    }
+
+    @Test func aStoreIsServedAgainIfARequestDoesNotEnd() async throws {
+        let world = World(containers: 1)
+        try await begin(world, world.homes[0])
+        let request = try world.stores.store(of: world.homes[0])
+        await #expect(throws: RelayError.self) { try await world.stores.hold(world.homes[0], patience: .zero) }
+        #expect(try world.stores.store(of: world.homes[0]) as AnyObject === request as AnyObject)
+        try await save("milk", in: request)
+    }
+
     /// A store in memory would be lost.
     @Test func storesInMemoryAreNotClosed() async throws {
         let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, maxOpen: 1)

@@ -373,8 +373,11 @@ extension BackupCommand {
         static let configuration = CommandConfiguration(
             abstract: "Replace the contents of the data folder with a backup.",
             discussion: """
-                A running relay pauses until it is done. The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup \
-                fetch everything again and resend their own changes that the backup lacks, if they still have them.
+                The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup fetch everything again \
+                and resend their own changes that the backup lacks, if they still have them. A running relay pauses meanwhile.
+
+                With --container, only the records and assets of one container are replaced; accounts and tokens stay. A running relay \
+                refuses requests for it with TRY_AGAIN_LATER until it is done, and serves all others.
                 """
         )
 
@@ -384,7 +387,23 @@ extension BackupCommand {
         @Flag(help: "Restore the backup even if it has faults.")
         var force = false
 
+        @Option(
+            name: .container,
+            help: ArgumentHelp("Restore only this container. (default: everything)", valueName: "id")
+        )
+        var container: ContainerID?
+
+        @Option(
+            name: .environment,
+            help: "With --container: development or production. (default: both)"
+        )
+        var environment: Records.Environment?
+
         @OptionGroup var options: BackupOptions
+
+        func validate() throws {
+            if environment != nil, container == nil { throw ValidationError("--environment needs --container.") }
+        }
 
         func run() throws {
             let data = options.folder.folder
@@ -394,6 +413,7 @@ extension BackupCommand {
                 faults.forEach { Terminal.sayError("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
             }
+            if let container { return try restore(container, from: backup) }
             let isRunning = FolderLock.runningRelay(in: data) != nil
             let lock = try FolderLock(pausingRelayIn: data)
             defer { withExtendedLifetime(lock) {} }
@@ -421,6 +441,72 @@ extension BackupCommand {
                 Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }
             Terminal.tell("next      \(isRunning ? "nothing: the relay continues" : PackageFiles.start(on: data))")
+        }
+
+        /// Restores one container while a relay serves the others.
+        private func restore(_ container: ContainerID, from backup: Backup) throws {
+            let data = options.folder.folder
+            let row = try options.folder.withDirectory { try $0.containers().first { $0.container == container } }
+            guard let row else {
+                throw CommandFailure(
+                    .failed,
+                    "There is no container \(container) in \(data). To bring back a deleted one, restore everything: leave --container out."
+                )
+            }
+            let homes = try BackupOptions.reading(backup) {
+                Result { try backup.stores(of: container, created: row.created) }
+            }
+            .mapError { error in (error as? BackupFailure).map { CommandFailure($0) } ?? error }.get()
+            .filter { environment == nil || $0.environment == environment }
+            guard !homes.isEmpty else {
+                let what = environment.map { "\(container), \($0.rawValue)" } ?? "\(container)"
+                throw CommandFailure(
+                    .failed,
+                    "\(backup.name) has no data of this \(what): it was not used yet, or was deleted and created again since. For other backups: zonecast backup list"
+                )
+            }
+            let hold = try StoreHold(homes, in: data)
+            let isBesideRelay = hold.isBesideRelay
+            // Also after an error, which leaves the old data.
+            let restoring = Result {
+                try options.run {
+                    try backup.restore(
+                        homes,
+                        to: data,
+                        now: TimeSource.system.now(),
+                        draw: { UInt64.random(in: .min ... .max) },
+                        disk: FolderOwner.disk(from: backup.path),
+                        step: { options.step("restoring \($0)") }
+                    )
+                }
+            }
+            hold.end()
+            let old = try restoring.get()
+            for home in homes { try options.folder.change("backup.restore", backup.name, in: home) { _ in } }
+            let environments = homes.map(\.environment.rawValue)
+            if options.folder.json {
+                struct Answer: Encodable {
+                    var restored: String
+                    var data: String
+                    var container: String
+                    var environments: [String]
+                    var before: String
+                }
+                return try Terminal.say(
+                    json: Answer(
+                        restored: backup.path,
+                        data: data,
+                        container: container.name,
+                        environments: environments,
+                        before: old ?? ""
+                    )
+                )
+            }
+            Terminal.tell(
+                "restored  \(container), \(environments.joined(separator: " and "))  as of \(BackupRow(backup).made)"
+            )
+            if let old { Terminal.tell("before    \(old)  (delete it when everything works)") }
+            Terminal.tell("next      \(isBesideRelay ? "nothing: the relay continues" : PackageFiles.start(on: data))")
         }
     }
 }

@@ -100,10 +100,11 @@ struct LocalSchema {
                 let warning = "This deletes all records of \(container) in development."
                 try Terminal.confirm(warning, byTyping: container.name, called: "the container's name")
             }
-            // Held until the end, so that no relay starts meanwhile.
-            let lock = try FolderLock(pausingRelayIn: options.folder)
-            defer { withExtendedLifetime(lock) {} }
-            try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
+            let hold = try StoreHold([ContainerEnvironment(container, .development)], in: options.folder)
+            // Also after an error, which leaves the old records.
+            let reset = Result { try schemas.resetDevelopment { UInt64.random(in: .min ... .max) } }
+            hold.end()
+            try reset.get()
         }
         try note("schema.reset", .development, container.name)
         if options.json {

@@ -12,8 +12,8 @@ struct SchemaCommand: AsyncParsableCommand {
         abstract: "Export, import, compare and promote a container's schema.",
         discussion: """
             A schema changes in development, by an import or by saving records with new types and fields, and is then \
-            promoted to production. All commands except reset work while a relay is running; with --url and a management \
-            token, they use a remote relay.
+            promoted to production. All commands work while a relay is running; with --url and a management token, all except \
+            reset use a remote relay.
             """,
         subcommands: [
             Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self, Codegen.self,
@@ -84,11 +84,14 @@ struct SchemaCommand: AsyncParsableCommand {
 
         @OptionGroup var source: SchemaSource
 
-        @Option(help: ArgumentHelp("The container whose schemas the text is compared with.", valueName: "id"))
+        @Option(
+            name: .container,
+            help: ArgumentHelp("The container whose schemas the text is compared with.", valueName: "id")
+        )
         var container: ContainerID?
 
-        @Option(help: "development or production (both are checked).")
-        var environment: Records.Environment = .development
+        @Option(name: .environment, help: "development or production (both are checked).")
+        var environment: Records.Environment = SDKVariables.environment ?? .development
 
         @OptionGroup var options: FolderOptions
 
@@ -160,7 +163,10 @@ struct SchemaCommand: AsyncParsableCommand {
     struct Reset: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Delete all of development's records and replace its schema with production's.",
-            discussion: "Stop the relay first. Devices fetch development's data again."
+            discussion: """
+                A running relay refuses requests for this container's development with TRY_AGAIN_LATER until it is done; everything \
+                else goes on. Devices fetch development's data again.
+                """
         )
 
         @OptionGroup var container: SchemaContainer
@@ -230,7 +236,7 @@ extension SchemaCommand {
         var container: ContainerID?
 
         @Option(name: .environment, help: "development or production.")
-        var environment: Records.Environment = .development
+        var environment: Records.Environment = SDKVariables.environment ?? .development
 
         @Option(
             help: ArgumentHelp("The schema's text instead; - reads standard input.", valueName: "file"),
