@@ -101,6 +101,23 @@ import Testing
         #expect(try messages(collector, of: "disk").count == 1)
     }
 
+    @Test func limitsAreCreatedEditedAndDeleted() throws {
+        _ = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
+        func alert(_ arguments: String...) throws -> Command {
+            try Command.run(["alert"] + arguments + ["--data", folder.path])
+        }
+        #expect(try alert("create", "slow-requests", "--limit", "3s").output.contains("over 3.0 s"))
+        let again = try alert("create", "slow-requests", "--limit", "4s")
+        #expect(again.status == 5 && again.errors.contains("zonecast alert edit slow-requests"), "\(again.errors)")
+        #expect(try alert("edit", "slow-requests", "--limit", "2500").output.contains("over 2.5 s"))
+        #expect(try alert("edit", "slow-requests", "--mute", "1d").status == 0)
+        #expect(try alert("delete", "slow-requests").output.contains("over 2.0 s"))
+        #expect(try !alert("list").output.contains("muted until"))
+        #expect(try alert("delete", "slow-requests").status == 1)
+        #expect(try alert("create", "backup-age", "--limit", "5GB").status == 2, "a size is no number of days")
+        #expect(try alert("create", "slow-request", "--limit", "1").errors.contains("Did you mean slow-requests?"))
+    }
+
     /// Limits in a damaged file are neither ignored silently nor overwritten.
     @Test func unreadableLimitsAreReported() throws {
         _ = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])

@@ -12,7 +12,8 @@ import Testing
 /// folders) are for later versions.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
-        "serve", "demo", "status", "doctor", "bench", "init", "config show", "config check", "config reference",
+        "serve", "demo", "status", "doctor", "bench", "init", "config show", "config check", "config set",
+        "config reference",
         "login",
         "logout",
         "container create", "container list", "container show", "container edit", "container delete", "container quota",
@@ -27,7 +28,8 @@ import Testing
         "token create", "token list", "token rotate", "token revoke", "backup create", "backup list", "backup verify",
         "backup restore", "backup schedule", "storage show", "storage copy", "storage compact", "push show",
         "push list", "push set apns", "push set fcm", "push set webpush", "push set unifiedpush", "push test",
-        "push delete", "alert list", "alert edit", "alert test", "upgrade check", "log show", "log audit", "version",
+        "push delete", "alert create", "alert list", "alert edit", "alert delete", "alert test", "upgrade check",
+        "log show", "log audit", "version",
         "completions",
         "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
         "export-schema", "import-schema", "validate-schema", "reset-schema",

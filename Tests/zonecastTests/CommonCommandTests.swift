@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import TestSupport
 import Testing
@@ -46,6 +47,55 @@ import Testing
     func wrongOptionsAreReportedInOneLine(arguments: [String], words: String) throws {
         let run = try Command.run(arguments)
         #expect(run.status == 2 && run.errors == words, "\(run.errors)")
+    }
+
+    @Test func theCredentialsOfTheSDKAreHonoured() throws {
+        let data = ["--data", folder.path]
+        #expect(try Command.run(["container", "create", container] + data).status == 0)
+        let create = ["user", "create", "ada@example.org", "--password-stdin"]
+        #expect(try Command.run(create + data, input: "correct horse\n").status == 0)
+        struct Token: Decodable { var apiToken: String }
+        let token = try Command.run(["token", "create", "-c", container, "--json"] + data).json(Token.self).apiToken
+        let relay = try RelayProcess(folder: folder.path, [])
+        let place = ["ZONECAST_URL": "http://127.0.0.1:\(relay.port)", "ZONECAST_CONTAINER": container]
+        var account = place.merging(["ZONECAST_EMAIL": "ada@example.org", "ZONECAST_PASSWORD": "correct horse"]) { $1 }
+        account["ZONECAST_API_TOKEN"] = token
+        account["ZONECAST_DEVICE_ID"] = "ada-desk"
+        // As for the SDK, an account is used before a token.
+        account["ZONECAST_WEB_TOKEN"] = "nonsense"
+        let zone = try Command.run(["zone", "create", "Notes"], environment: account)
+        #expect(zone.status == 0, "\(zone.errors)")
+        #expect(try Command.run(["zone", "list"], environment: account).output.contains("Notes"))
+        // A server key adds no record type.
+        let note = ["record", "create", "Note", "title=x", "--database", "public"]
+        #expect(try Command.run(note, environment: account).status == 0)
+        account["ZONECAST_PASSWORD"] = "wrong"
+        let wrong = try Command.run(["zone", "list"], environment: account)
+        #expect(wrong.status == 4 && wrong.errors.contains("ZONECAST_PASSWORD"), "\(wrong.errors)")
+
+        let (pem, file) = (P256.Signing.PrivateKey(), folder.path + "/eckey.pem")
+        try pem.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
+        try pem.publicKey.pemRepresentation.write(toFile: file + ".pub", atomically: true, encoding: .utf8)
+        struct Key: Decodable { var keyID: String }
+        let kind = ["token", "create", "--kind", "server", "--public-key", file + ".pub", "-c", container, "--json"]
+        let id = try Command.run(kind + data).json(Key.self).keyID
+        let key = place.merging(["ZONECAST_KEY_ID": id, "ZONECAST_KEY_FILE": file]) { $1 }
+        let made = try Command.run(note, environment: key)
+        #expect(made.status == 0, "\(made.errors)")
+        #expect(
+            try Command.run(["record", "query", "Note"], environment: key).status == 4,
+            "a key has no private database"
+        )
+        let broken = key.merging(["ZONECAST_KEY_FILE": file + ".none"]) { $1 }
+        let unread = try Command.run(note, environment: broken)
+        #expect(unread.status == 2 && unread.errors.contains("ZONECAST_KEY_FILE"), "\(unread.errors)")
+
+        // The SDK's file, instead of variables.
+        let config = folder.path + "/sdk.json"
+        try JSONEncoder().encode(key).write(to: URL(fileURLWithPath: config))
+        let named = try Command.run(note, environment: ["ZONECAST_CONFIG": config])
+        #expect(named.status == 0, "\(named.errors)")
+        #expect(relay.stop().status == 0)
     }
 
     @Test func theVariablesOfTheSDKAreHonoured() throws {

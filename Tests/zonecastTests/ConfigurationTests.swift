@@ -110,6 +110,7 @@ import Testing
             ("push.contact", "https://127.0.0.1/", "reach"),
             ("push.contact", "https://[::1]/", "brackets"), ("push.contact", "mailto:\u{FC}@example.org", "ASCII"),
             ("push.contact", "mailto:ops@relay.local", "reach"), ("push.contact", "https://ops@example.org", "host"),
+            ("trusted-proxies", "127.0.0.1, 10.0.0.5/8", "10.0.0.5/8 names one host of a range. Write 10.0.0.0/8."),
         ]
     )
     func refusedSettings(key: String, written: String, reason: String) throws {
@@ -219,6 +220,53 @@ import Testing
     ])
     func durationsOfOptionsHaveUnits(text: String, seconds: Int?) {
         #expect(CommandDuration(argument: text)?.seconds == seconds)
+    }
+
+    @Test(arguments: [
+        ("5", 5), ("0.5", 0.5), ("500ms", 0.5), ("1.5s", 1.5), ("90 s", 90), ("2m", 120), ("x", nil), ("-1", nil),
+        ("nan", nil), ("5GB", nil), ("", nil),
+    ])
+    func secondsMayHaveAUnit(text: String, seconds: Double?) {
+        #expect(Seconds(argument: text)?.value == seconds)
+    }
+
+    // MARK: config set
+
+    @Test func aKeyIsSetAndTheRestOfTheFileStays() throws {
+        let path = try file("# The relay\nlisten: 127.0.0.1:0  # any port\ndata: \(folder.path)/data\n")
+        struct Answer: Decodable { var value: String, isChanged: Bool, needsRestart: Bool }
+        func set(_ arguments: String...) throws -> Command {
+            try Command.run(["config", "set", "--config", path] + arguments)
+        }
+        let text = { try String(contentsOfFile: path, encoding: .utf8) }
+        let made = try set("quota.private", "6GB")
+        #expect(made.status == 0, "\(made.errors)")
+        #expect(made.output.contains("quota.private  6000000000 bytes") && made.output.contains("zonecast serve"))
+        #expect(
+            try text()
+                == "# The relay\nlisten: 127.0.0.1:0  # any port\ndata: \(folder.path)/data\nquota.private: 6000000000\n"
+        )
+        let same = try set("quota.private", "6000MB")
+        #expect(same.status == 0 && same.output.contains("no restart is needed"), "\(same.output)\(same.errors)")
+        let relay = try RelayProcess(folder: folder.path + "/data")
+        let running = try set("tokens.lifetime", "45m", "--json").json(Answer.self)
+        #expect(running.value == "2700" && running.isChanged && running.needsRestart)
+        #expect(try set("listen", "127.0.0.1:1").output.contains("restart the relay to apply it"))
+        #expect(try text().contains("listen: 127.0.0.1:1  # any port\n"), "the comment stays")
+        #expect(relay.stop().status == 0)
+        let before = try text()
+        for (wrong, words) in [
+            (["quota.private", "5 apples"], "is not a whole number"),
+            (["quota.privat", "1"], "Did you mean \"quota.private\"?"),
+            (["trusted-proxies", "10.0.0.5/8"], "10.0.0.0/8"), (["tls-cert", "/none.pem"], "tls-key"),
+            (["listen"], "--default"),
+        ] {
+            let refused = try Command.run(["config", "set", "--config", path] + wrong)
+            #expect(refused.status != 0 && refused.errors.contains(words), "\(refused.errors)")
+        }
+        #expect(try text() == before, "a refused value changes nothing")
+        #expect(try set("quota.private", "--default").status == 0)
+        #expect(try !text().contains("quota.private"))
     }
 
     @Test(arguments: [

@@ -258,7 +258,7 @@ import Testing
 
     @Test func sessionsAreListedAndEnded() throws {
         struct List: Decodable {
-            struct Row: Decodable { var container: String }
+            struct Row: Decodable { var id: String }
             var sessions: [Row]
         }
         _ = try zonecast("container", "create", container)
@@ -267,6 +267,18 @@ import Testing
         #expect(try Command.run(signIn).status == 0)
         let sessions = ["--kind", "session", "--user", "ada@example.org", "--data", folder.path]
         #expect(try Command.run(["token", "list", "--json"] + sessions).json(List.self).sessions.count == 1)
+        #expect(try Command.run(signIn).status == 0)
+        let listed = try Command.run(["token", "list", "--json"] + sessions).json(List.self).sessions
+        let one = try #require(listed.first?.id)
+        let kind = ["--kind", "session", "--data", folder.path]
+        #expect(listed.count == 2 && one.count == 32)
+        #expect(try Command.run(["token", "revoke", one] + kind).output == "revoked\n")
+        #expect(try Command.run(["token", "revoke", one] + kind).status == 1, "it is revoked")
+        #expect(try Command.run(["token", "revoke", "x"] + kind).status == 2)
+        #expect(try Command.run(["token", "revoke", one] + sessions).status == 2, "an id or a user")
+        #expect(
+            try Command.run(["token", "list", "--json"] + sessions).json(List.self).sessions.map(\.id) == [listed[1].id]
+        )
         #expect(try Command.run(["token", "revoke"] + sessions).output == "revoked  1\n")
         #expect(try Command.run(["token", "list"] + sessions).output.contains("has no sessions"))
     }

@@ -9,12 +9,12 @@ import RelayStore
 struct AlertCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "alert",
-        abstract: "Show what a running relay checks, set limits, mute an alert, send a test.",
+        abstract: "Show what a running relay checks, give alerts limits of your own, mute them, send a test.",
         discussion: """
             A relay sends alerts to one webhook (alerts.webhook): Slack, ntfy, Alertmanager or your own program. It cannot report its own failure: \
             let another program poll GET /readyz, or use Prometheus (Deploy/monitoring).
             """,
-        subcommands: [List.self, Edit.self, Test.self]
+        subcommands: [List.self, Create.self, Edit.self, Delete.self, Test.self]
     )
 
     struct List: AsyncParsableCommand {
@@ -77,6 +77,80 @@ struct AlertCommand: AsyncParsableCommand {
         }
     }
 
+    /// Returns a limit in the alert's unit; a size or a duration may have a unit of its own.
+    private static func limit(_ text: String, of rule: AlertRule) throws -> Double {
+        let number = Double(text) ?? Quantity.value(text, unit: rule.unit).map { Double($0) }
+        guard let number, number.isFinite, number >= 0 else {
+            let unit = rule.unit.isEmpty ? "" : " (\(rule.unit))"
+            throw CommandFailure(
+                .usage,
+                "'\(text)' is not a limit of \(rule.name). Write a number of 0 or more\(unit), or a size or duration with its unit."
+            )
+        }
+        return number
+    }
+
+    private static func rule(_ id: String) throws -> AlertRule {
+        guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
+            let near = ConfigurationKeys.suggestion(for: id, among: AlertRule.all.map(\.id))
+            let hint = near.map { "Did you mean \($0)?" } ?? "See: zonecast alert list"
+            throw CommandFailure(.failed, "There is no alert \(id). \(hint)")
+        }
+        return rule
+    }
+
+    struct Create: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Give an alert a limit of your own. Applies to a running relay.",
+            discussion: "The relay checks a fixed list of values; see: zonecast alert list"
+        )
+
+        @Argument(help: "The alert's id, as in the list.")
+        var id: String
+        @Option(help: "The limit in the alert's unit, or with its own: 20GB, 2s, 14d.")
+        var limit: String
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let rule = try AlertCommand.rule(id)
+            let number = try AlertCommand.limit(limit, of: rule)
+            try AlertCommand.change(rule, options, "alert.limit") {
+                guard $0.limits[id] == nil else {
+                    throw CommandFailure(
+                        .conflict,
+                        "\(id) has a limit of your own. Change it: zonecast alert edit \(id) --limit \(limit.shellWord)"
+                    )
+                }
+                $0.limits[id] = number
+            }
+            if options.json { return try Terminal.say(json: ["limit": number]) }
+            Terminal.tell("\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(number))")
+        }
+    }
+
+    struct Delete: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Delete an alert's own limit and its muting. The default limit applies again."
+        )
+
+        @Argument(help: "The alert's id, as in the list.")
+        var id: String
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let rule = try AlertCommand.rule(id)
+            try AlertCommand.change(rule, options, "alert.delete") {
+                guard $0.limits[id] != nil || $0.muted[id] != nil else {
+                    throw CommandFailure(.failed, "\(id) has its default limit and is not muted.")
+                }
+                $0.limits[id] = nil
+                $0.muted[id] = nil
+            }
+            if options.json { return try Terminal.say(json: ["limit": rule.limit]) }
+            Terminal.tell("\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(rule.limit))")
+        }
+    }
+
     struct Edit: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Set an alert's limit, or mute it. Applies to a running relay."
@@ -85,7 +159,7 @@ struct AlertCommand: AsyncParsableCommand {
         @Argument(help: "The alert's id, as in the list.")
         var id: String
         @Option(
-            help: "The limit in the alert's unit: bytes (20GB), milliseconds, percent or days; or 'default'."
+            help: "The limit in the alert's unit, or with its own: 20GB, 2s, 14d; or 'default'."
         )
         var limit: String?
         @Option(help: ArgumentHelp("How long to mute it, such as 24h, up to a year; 0 unmutes.", valueName: "duration"))
@@ -103,17 +177,10 @@ struct AlertCommand: AsyncParsableCommand {
         }
 
         func run() throws {
-            let number = limit.flatMap { Double($0) ?? ByteSize($0).map { Double($0.bytes) } }
-            if let limit, limit != "default" {
-                guard let number, number.isFinite, number >= 0 else {
-                    throw CommandFailure(
-                        .usage,
-                        "'\(limit)' is not a limit. Write a number of 0 or more, or 'default'."
-                    )
-                }
-            }
+            let rule = try AlertCommand.rule(id)
+            let number = try limit.flatMap { $0 == "default" ? nil : try AlertCommand.limit($0, of: rule) }
             let until = mute.flatMap { $0.seconds == 0 ? nil : TimeSource.system.now() + .seconds($0.seconds) }
-            let rule = try AlertCommand.change(id, options, limit == nil ? "alert.mute" : "alert.limit") {
+            try AlertCommand.change(rule, options, limit == nil ? "alert.mute" : "alert.limit") {
                 if limit != nil { $0.limits[id] = number }
                 if mute != nil { $0.muted[id] = until?.milliseconds }
             }
@@ -160,21 +227,17 @@ struct AlertCommand: AsyncParsableCommand {
     }
 
     private static func change(
-        _ id: String,
+        _ rule: AlertRule,
         _ options: FolderOptions,
         _ action: String,
-        _ body: (inout AlertOverrides) -> Void
-    ) throws -> AlertRule {
-        guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
-            throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alert list")
-        }
-        try options.change(action, id) { _ in
+        _ body: (inout AlertOverrides) throws -> Void
+    ) throws {
+        try options.change(action, rule.id) { _ in
             var overrides = try overrides(in: options.folder)
-            body(&overrides)
+            try body(&overrides)
             do throws(BackupFailure) { try overrides.save(to: options.folder) } catch {
                 throw CommandFailure(error)
             }
         }
-        return rule
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import Synchronization
 import Wire
 import ZoneKit
 
@@ -22,8 +23,9 @@ struct RelayOptions: ParsableArguments {
     )
     var environment: Records.Environment?
     @Option(
+        name: [.customLong("web-token"), .customLong("token")],
         help:
-            "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN or $ZONECAST_DEV_USER)"
+            "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_EMAIL with $ZONECAST_PASSWORD, $ZONECAST_DEV_USER, $ZONECAST_KEY_ID with $ZONECAST_KEY_FILE, or $ZONECAST_WEB_TOKEN)"
     )
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
@@ -33,7 +35,7 @@ struct RelayOptions: ParsableArguments {
 
     /// Calls an operation of the relay's API and returns its response, in which single items may have failed.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
-        try await Self.call(operation, body, home(), caller())
+        try await Self.call(operation, body, home(), caller(home()))
     }
 
     /// Returns the container and environment from the options, else from the profile.
@@ -53,16 +55,68 @@ struct RelayOptions: ParsableArguments {
     }
 
     /// Returns the address and credentials from the options, else the environment, else the profile.
-    func caller() throws -> Profile {
+    ///
+    /// An account of the environment signs in first, once per command.
+    func caller(_ home: ContainerEnvironment) async throws -> Profile {
         let saved = try Profile.named(profile)
         let address = url ?? SDKVariables.text("ZONECAST_URL")
         // A saved token is sent only to the relay that it was saved for.
         let own = address == nil || address == saved?.url ? saved : nil
-        return Profile(
+        var caller = Profile(
             url: address ?? saved?.url ?? "http://127.0.0.1:8080",
-            apiToken: apiToken ?? SDKVariables.text("ZONECAST_API_TOKEN") ?? own?.apiToken,
-            webToken: webToken ?? SDKVariables.webToken ?? own?.webToken
+            apiToken: apiToken ?? SDKVariables.text("ZONECAST_API_TOKEN") ?? own?.apiToken
         )
+        guard webToken == nil else {
+            caller.webToken = webToken
+            return caller
+        }
+        switch SDKVariables.credential {
+        case .webToken(let token): caller.webToken = token
+        case .account(let email, let password):
+            caller.webToken = try await Self.signIn(email, password, home, caller)
+        case .serverKey(let id, let file): (caller.keyID, caller.keyFile) = (id, file)
+        case nil: caller.webToken = own?.webToken
+        }
+        return caller
+    }
+
+    private static let signedIn = Mutex<String?>(nil)
+
+    /// Returns a web auth token for an account.
+    private static func signIn(
+        _ email: String,
+        _ password: String,
+        _ home: ContainerEnvironment,
+        _ caller: Profile
+    ) async throws -> String {
+        if let token = signedIn.withLock({ $0 }) { return token }
+        let body = #"{"emailAddress":\#(quoted(email)),"password":\#(quoted(password))}"#
+        let answer: JSONValue
+        do {
+            answer = try await call("public/users/signin", body, home, caller)
+        } catch let failure as CommandFailure where failure.exit == .notAllowed && caller.apiToken != nil {
+            throw CommandFailure(
+                .notAllowed,
+                "The relay does not accept ZONECAST_EMAIL and ZONECAST_PASSWORD, or the API token. Check both."
+            )
+        }
+        guard let token = answer.text("ckWebAuthToken") else {
+            throw CommandFailure(.failed, "The relay's response to the sign-in has no token. Check the address.")
+        }
+        signedIn.withLock { $0 = token }
+        return token
+    }
+
+    /// Returns the headers that sign a request with the caller's server key; none without a key.
+    private static func signature(_ caller: Profile, _ path: String, _ body: [UInt8]) throws -> [(String, String)] {
+        guard let id = caller.keyID, let file = caller.keyFile else { return [] }
+        guard let pem = InputFile.text(file), let key = ServerKey(id: id, pem: pem) else {
+            throw CommandFailure(
+                .usage,
+                "\(file) (ZONECAST_KEY_FILE) is not a readable P-256 private key in PEM form. Create one: zonecast token create --help"
+            )
+        }
+        return try key.headers(path: path, body: body, at: Date()).map { ($0.name, $0.value) }
     }
 
     /// Calls an operation with the address and credentials of a profile.
@@ -73,13 +127,15 @@ struct RelayOptions: ParsableArguments {
         _ profile: Profile
     ) async throws -> JSONValue {
         let relay = try RelayAddress(profile.url)
-        var query = "ckAPIToken=\(escaped(profile.apiToken ?? ""))"
+        let path = "/database/1/\(home.container)/\(home.environment.rawValue)/\(operation)"
+        let signature = try signature(profile, path, Array(body.utf8))
+        var query = signature.isEmpty ? "ckAPIToken=\(escaped(profile.apiToken ?? ""))" : ""
         if let token = profile.webToken { query += "&ckWebAuthToken=\(escaped(token))" }
         let request = RelayRequest(
             method: .post,
-            path: "/database/1/\(home.container)/\(home.environment.rawValue)/\(operation)",
+            path: path,
             query: query,
-            headers: [("Content-Type", "application/json"), ("X-Zonecast-Device-ID", device)],
+            headers: [("Content-Type", "application/json"), ("X-Zonecast-Device-ID", device)] + signature,
             body: Array(body.utf8)
         )
         let start = ContinuousClock.now
@@ -98,9 +154,9 @@ struct RelayOptions: ParsableArguments {
         return answer
     }
 
-    /// Each run is a device of its own, so that `watch` receives notices of another command's writes in the same
+    /// `ZONECAST_DEVICE_ID`; otherwise each run is a device of its own, so that `watch` receives notices of another command's writes in the same
     /// session.
-    private static let device = UUID().uuidString
+    private static let device = SDKVariables.text("ZONECAST_DEVICE_ID") ?? UUID().uuidString
 
     private static func escaped(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""

@@ -311,7 +311,7 @@ struct TokenCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Revoke a credential. A running relay refuses it within a second.",
             discussion:
-                "With --kind session, all sessions of --user; a running relay closes their sockets within two seconds."
+                "With --kind session, one session by its id, or all sessions of --user; a running relay closes their sockets within two seconds."
         )
 
         @Argument(help: "The id, as in the list; of an API token also the token itself.")
@@ -330,7 +330,9 @@ struct TokenCommand: ParsableCommand {
                 if id == nil { throw ValidationError("Name the credential by its id. See: zonecast token list") }
                 return
             }
-            if id != nil || user == nil { throw ValidationError("Name the user with --user EMAIL.") }
+            if (id == nil) == (user == nil) {
+                throw ValidationError("Name one session by its id, or a user with --user EMAIL to end all sessions.")
+            }
         }
 
         func run() throws {
@@ -340,7 +342,9 @@ struct TokenCommand: ParsableCommand {
             case .api: try options.change("token.revoke", subject) { try $0.revokeAPIToken(id) }
             case .server: try options.change("key.revoke", subject) { try $0.revokeServerKey(id) }
             case .management: try options.change("management-token.revoke", id) { try $0.revokeManagementToken(id) }
-            case .session: return try UserCommand.revokeSessions(of: user ?? "", options)
+            case .session:
+                guard let user else { return try UserCommand.revokeSession(id, options) }
+                return try UserCommand.revokeSessions(of: user, options)
             }
             try options.confirm("revoked")
         }

@@ -112,14 +112,11 @@ struct ConfigurationReading {
     // MARK: Unknown names
 
     private static let prefix = "ZONECAST_"
-    /// Variables that are read elsewhere.
-    private static let otherVariables: Set<String> = ["ZONECAST_CONFIG"]
-
     /// Returns the variables that are settings and reports misspelled ones.
     ///
     /// Ignores other variables with the prefix: other programs may use it too.
     private static func own(_ environment: [String: String], _ faults: inout [String]) -> [String: String] {
-        let ours = environment.filter { $0.key.hasPrefix(prefix) && !otherVariables.contains($0.key) }
+        let ours = environment.filter { $0.key.hasPrefix(prefix) && !SDKVariables.names.contains($0.key) }
         let names = ConfigurationKeys.all.map(\.environmentName)
         for name in ours.keys.sorted() where !names.contains(name) {
             let rest = String(name.dropFirst(prefix.count))

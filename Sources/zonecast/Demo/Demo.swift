@@ -21,8 +21,13 @@ struct Demo: AsyncParsableCommand {
     @Option(help: "Play a script instead of waiting for keys: tour, or chaos (random cuts, restarts and kills).")
     var script: Script?
 
-    @Option(help: ArgumentHelp("The duration of chaos in seconds, 1 to 600. (default: 60)", valueName: "n"))
-    var seconds: Int?
+    @Option(
+        help: ArgumentHelp(
+            "How long the chaos lasts, 1s to 10m; a bare number counts seconds. (default: 60s)",
+            valueName: "duration"
+        )
+    )
+    var seconds: Seconds?
 
     @Option(help: ArgumentHelp("Repeat the chaos with this seed, which its first line printed.", valueName: "n"))
     var seed: UInt64?
@@ -56,22 +61,22 @@ struct Demo: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Pause between steps in seconds. (default: 0.5 in a terminal or recording, else 0)",
-            valueName: "n"
+            "The pause between steps, such as 500ms; a bare number counts seconds. (default: 500ms in a terminal or recording, else 0)",
+            valueName: "duration"
         )
     )
-    var pace: Double?
+    var pace: Seconds?
 
     @Option(help: ArgumentHelp("The number of clients, 3 to 100.", valueName: "n"))
     var clients = 3
 
     @Option(
         help: ArgumentHelp(
-            "Seconds between two polls of the public board (apps use 30 minutes).",
-            valueName: "n"
+            "The time between two polls of the public board, 1s to 1h; a bare number counts seconds. (Apps use 30m.)",
+            valueName: "duration"
         )
     )
-    var boardSeconds = 5
+    var boardSeconds: Seconds = 5
 
     @Option(help: ArgumentHelp("The port of the demo's relay; 0 chooses a free one.", valueName: "n"))
     var port = 0
@@ -79,7 +84,10 @@ struct Demo: AsyncParsableCommand {
     @Option(help: "Use a relay that is already running instead of starting one.")
     var url: String?
 
-    @Option(help: ArgumentHelp("The container to use. (default: iCloud.org.zonecast.demo)", valueName: "id"))
+    @Option(
+        name: .container,
+        help: ArgumentHelp("The container to use. (default: iCloud.org.zonecast.demo)", valueName: "id")
+    )
     var container: ContainerID?
 
     @Option(help: "The container's API token, for a relay without --dev.")
@@ -91,7 +99,7 @@ struct Demo: AsyncParsableCommand {
     func validate() throws {
         guard (3...100).contains(clients) else { throw ValidationError("--clients takes 3 to 100.") }
         for token in webToken where !token.contains("=") { throw ValidationError("--web-token takes USER=TOKEN.") }
-        guard (1...3600).contains(boardSeconds) else { throw ValidationError("--board-seconds takes 1 to 3600.") }
+        guard (1...3600).contains(boardSeconds.value) else { throw ValidationError("--board-seconds takes 1s to 1h.") }
         guard url == nil || port == 0 else {
             throw ValidationError("--port cannot be used with --url.")
         }
@@ -101,11 +109,11 @@ struct Demo: AsyncParsableCommand {
         guard (0...65_535).contains(port) else {
             throw ValidationError("--port takes 0 to 65535; 0 chooses a free one.")
         }
-        if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
+        if let pace, !(0...60).contains(pace.value) { throw ValidationError("--pace takes 0 to 60s.") }
         guard script == .chaos || (seconds == nil && seed == nil) else {
             throw ValidationError("--seconds and --seed require --script chaos.")
         }
-        if let seconds, !(1...600).contains(seconds) { throw ValidationError("--seconds takes 1 to 600.") }
+        if let seconds, !(1...600).contains(seconds.value) { throw ValidationError("--seconds takes 1s to 10m.") }
         guard join || (address == nil && !yes) else { throw ValidationError("--address and --yes require --join.") }
         guard !join || (script == nil && record == nil && url == nil && !json && !plain && clients == 3) else {
             throw ValidationError("--join is used with --address, --port, --yes and --browser only.")
@@ -138,7 +146,7 @@ struct Demo: AsyncParsableCommand {
         defer { signals.end() }
         // From here on, the signal handlers remove the folder.
         try DemoFolder.make(folder)
-        let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
+        let rest = pace?.value ?? (isPlain && recorder == nil ? 0 : 0.5)
         do {
             let world = DemoWorld(
                 try await settings(relay, folder, journal),
@@ -241,7 +249,7 @@ struct Demo: AsyncParsableCommand {
 
     /// Plays a script; returns `false` if the relay stops answering meanwhile.
     private func run(_ script: Script, in world: DemoWorld) async -> Bool {
-        let (length, seed) = (Duration.seconds(seconds ?? 60), seed ?? UInt64.random(in: 0..<1_000_000))
+        let (length, seed) = (Duration.seconds(seconds?.value ?? 60), seed ?? UInt64.random(in: 0..<1_000_000))
         do {
             return try await world.whileRelayAnswers {
                 switch script {
@@ -301,7 +309,7 @@ struct Demo: AsyncParsableCommand {
             folder: folder,
             run: String(UUID().uuidString.prefix(6)).lowercased(),
             isOwnRelay: relay != nil,
-            boardInterval: .seconds(boardSeconds),
+            boardInterval: .seconds(boardSeconds.value),
             journal: journal
         )
     }

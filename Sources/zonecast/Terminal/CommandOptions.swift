@@ -147,20 +147,63 @@ struct HomeOptions: ParsableArguments {
 }
 
 /// The environment variables that the SDK reads too.
+///
+/// As for the SDK, `ZONECAST_CONFIG` may name a JSON file with these names, which is then read instead. If it names the
+/// relay's YAML file, the environment is read.
 enum SDKVariables {
+    /// All names, which are no settings of the relay.
+    static let names: Set<String> = [
+        "ZONECAST_CONFIG", "ZONECAST_CONTAINER", "ZONECAST_URL", "ZONECAST_ENVIRONMENT", "ZONECAST_API_TOKEN",
+        "ZONECAST_WEB_TOKEN", "ZONECAST_DEV_USER", "ZONECAST_EMAIL", "ZONECAST_PASSWORD", "ZONECAST_KEY_ID",
+        "ZONECAST_KEY_FILE", "ZONECAST_DEVICE_ID", "ZONECAST_ENCRYPTION_PASSPHRASE",
+    ]
+
+    /// The credentials of a user or a server.
+    enum Credential {
+        case webToken(String)
+        case account(email: String, password: String)
+        case serverKey(id: String, file: String)
+    }
+
     static var container: ContainerID? { text("ZONECAST_CONTAINER").flatMap { ContainerID($0) } }
 
     static var environment: Records.Environment? {
         text("ZONECAST_ENVIRONMENT").flatMap { Records.Environment(rawValue: $0) }
     }
 
-    /// The user's web auth token, or that of a user of a relay with `--dev`.
-    static var webToken: String? { text("ZONECAST_WEB_TOKEN") ?? text("ZONECAST_DEV_USER").map { "dev-\($0)" } }
+    /// The credential, in the SDK's order: an account, a user of a relay with `--dev`, a server key, a web auth token.
+    static var credential: Credential? {
+        if let email = text("ZONECAST_EMAIL"), let password = text("ZONECAST_PASSWORD") {
+            return .account(email: email, password: password)
+        }
+        if let user = text("ZONECAST_DEV_USER") { return .webToken("dev-\(user)") }
+        if let id = text("ZONECAST_KEY_ID"), let file = text("ZONECAST_KEY_FILE") {
+            return .serverKey(id: id, file: file)
+        }
+        return text("ZONECAST_WEB_TOKEN").map { .webToken($0) }
+    }
+
+    /// The token of a credential that needs no sign-in.
+    static var webToken: String? {
+        guard case .webToken(let token)? = credential else { return nil }
+        return token
+    }
 
     /// Returns a variable's value; `nil` if it is not set or empty.
     static func text(_ name: String) -> String? {
-        ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
+        let environment = ProcessInfo.processInfo.environment
+        let value = name == "ZONECAST_CONTAINER" ? file?[name] ?? environment[name] : (file ?? environment)[name]
+        return value.flatMap { $0.isEmpty ? nil : $0 }
     }
+
+    /// The SDK's file, if `ZONECAST_CONFIG` names one.
+    private static let file: [String: String]? = {
+        guard let path = ProcessInfo.processInfo.environment["ZONECAST_CONFIG"],
+            let data = FileManager.default.contents(atPath: path),
+            let values = try? JSONDecoder().decode([String: String].self, from: data)
+        else { return nil }
+        return values["ZONECAST_URL"] == nil ? nil : values
+    }()
 }
 
 extension NameSpecification {

@@ -9,6 +9,9 @@ struct Profile: Codable, Hashable, Sendable {
     var url: String
     var apiToken: String?
     var webToken: String?
+    /// The identifier and the file of a server key, which signs requests instead of tokens; never saved.
+    var keyID: String?
+    var keyFile: String?
     /// The container and environment of the credentials; every saved profile has both.
     var container: String?
     var environment: String?

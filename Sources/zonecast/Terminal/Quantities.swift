@@ -49,6 +49,10 @@ enum Quantity {
         if let plain = Int(text) { return plain }
         switch unit {
         case "bytes": return ByteSize(text).flatMap { Int(exactly: $0.bytes) }
+        case "milliseconds":
+            // Text without a unit was a number above.
+            guard let seconds = Seconds(argument: text) else { return nil }
+            return Int(exactly: (seconds.value * 1000).rounded())
         case "seconds", "minutes", "hours", "days":
             guard let factor = seconds.first(where: { $0.names.contains(unit) })?.factor,
                 let seconds = seconds(text, in: factor), seconds % factor == 0
@@ -57,6 +61,32 @@ enum Quantity {
         default: return nil
         }
     }
+}
+
+/// A number of seconds on the command line, with or without a unit: `5`, `0.5`, `500ms`, `90s`, `2m`.
+struct Seconds: Hashable, ExpressibleByArgument, ExpressibleByIntegerLiteral {
+    var value: Double
+
+    /// Rounded up.
+    var whole: Int { Int(value.rounded(.up)) }
+
+    init(integerLiteral value: Int) { self.value = Double(value) }
+
+    init?(argument: String) {
+        let text = argument.lowercased()
+        let number: Double?
+        if text.hasSuffix("ms") {
+            number = Double(text.dropLast(2)).map { $0 / 1000 }
+        } else {
+            number =
+                Double(text) ?? Quantity.seconds(text, in: 1).map { Double($0) }
+                ?? (text.hasSuffix("s") ? Double(text.dropLast()) : nil)
+        }
+        guard let number, number.isFinite, (0...1e9).contains(number) else { return nil }
+        value = number
+    }
+
+    var defaultValueDescription: String { value == value.rounded() ? "\(Int(value))s" : "\(value)s" }
 }
 
 /// A duration on the command line, with its unit: `90s`, `15m`, `6h`, `14d` or `2w`; 0 needs no unit.

@@ -27,18 +27,21 @@ struct BenchCommand: AsyncParsableCommand {
 
     @Option(help: "The relay. (default: $ZONECAST_URL, else a temporary one)")
     var url: String?
-    @Option(help: ArgumentHelp("The container.", valueName: "id"))
+    @Option(name: .container, help: ArgumentHelp("The container.", valueName: "id"))
     var container = Self.ownContainer
     @Option(help: ArgumentHelp("A record type of that container, unless it is the default one.", valueName: "type"))
     var type: String?
     @Option(name: .environment, help: "development or production.")
     var environment: Records.Environment = .development
-    @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
+    @Option(
+        help:
+            "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN or $ZONECAST_DEV_USER)"
+    )
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
-    @Option(help: ArgumentHelp("The duration, 1 to 60.", valueName: "seconds"))
-    var seconds = 5
+    @Option(help: ArgumentHelp("How long, 1s to 1m; a bare number counts seconds.", valueName: "duration"))
+    var seconds: Seconds = 5
     @Option(help: ArgumentHelp("The number of concurrent clients, 1 to 64.", valueName: "count"))
     var clients = 8
     @Flag(help: "Print one line of JSON.")
@@ -53,12 +56,12 @@ struct BenchCommand: AsyncParsableCommand {
             )
         }
         guard ContainerID(container) != nil else { throw ValidationError(ContainerID.rule(brokenBy: container)) }
-        guard (1...60).contains(seconds) else { throw ValidationError("--seconds is a number from 1 to 60.") }
+        guard (1...60).contains(seconds.value) else { throw ValidationError("--seconds takes 1s to 1m.") }
         guard (1...64).contains(clients) else { throw ValidationError("--clients is a number from 1 to 64.") }
     }
 
     func run() async throws {
-        guard let address = url ?? ProcessInfo.processInfo.environment["ZONECAST_URL"] else {
+        guard let address = url ?? SDKVariables.text("ZONECAST_URL") else {
             return try await onOwnRelay()
         }
         try await measure(address)
@@ -85,7 +88,6 @@ struct BenchCommand: AsyncParsableCommand {
         // Slow responses must be measured, not time out.
         address.timeout = 120
         let own = "bench-\(UUID().uuidString.prefix(8).lowercased())"
-        let variables = ProcessInfo.processInfo.environment
         let run = BenchRun(
             load: load,
             target: BenchClient.Target(
@@ -93,8 +95,8 @@ struct BenchCommand: AsyncParsableCommand {
                 credentials: DoctorCredentials(
                     container: container,
                     environment: environment.rawValue,
-                    apiToken: apiToken ?? variables["ZONECAST_API_TOKEN"],
-                    webToken: webToken ?? variables["ZONECAST_WEB_TOKEN"] ?? "dev-bench"
+                    apiToken: apiToken ?? SDKVariables.text("ZONECAST_API_TOKEN"),
+                    webToken: webToken ?? SDKVariables.webToken ?? "dev-bench"
                 ),
                 database: load.database,
                 zone: load == .public ? ZoneID.defaultName : own,
@@ -102,7 +104,7 @@ struct BenchCommand: AsyncParsableCommand {
                 type: type
             ),
             clients: clients,
-            time: .seconds(seconds)
+            time: .seconds(seconds.value)
         )
         let measured = try await carryOut(run)
         let report = BenchReport(load, measured.times, url: "\(address)", clients: clients, seconds: measured.seconds)

@@ -31,9 +31,9 @@ final class NoticeWatch: Sendable {
     ///   - database: Subscribed to while this runs, if the user has no subscription.
     /// - Throws: `CommandFailure` if the options name no user or nothing listens at the address.
     init(_ options: RelayOptions, database: CKDatabase.Scope = .private) async throws {
-        caller = try options.caller()
-        relay = try RelayAddress(caller.url)
         home = try options.home()
+        caller = try await options.caller(home)
+        relay = try RelayAddress(caller.url)
         self.database = database
         guard let webToken = caller.webToken else {
             throw CommandFailure(

@@ -20,7 +20,10 @@ struct InitCommand: AsyncParsableCommand {
     )
     var domain: String?
 
-    @Option(help: ArgumentHelp("The first container. (default: derived from the domain)", valueName: "id"))
+    @Option(
+        name: .container,
+        help: ArgumentHelp("The first container. (default: derived from the domain)", valueName: "id")
+    )
     var container: ContainerID?
 
     @Option(

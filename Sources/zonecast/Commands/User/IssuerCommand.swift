@@ -130,7 +130,7 @@ struct IssuerCommand: AsyncParsableCommand {
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the issuers that containers trust.")
 
-        @Option(help: ArgumentHelp("Only entries of this container.", valueName: "id"))
+        @Option(name: .container, help: ArgumentHelp("Only entries of this container.", valueName: "id"))
         var container: ContainerID?
         @OptionGroup var options: FolderOptions
 

@@ -366,6 +366,7 @@ extension UserCommand {
     }
 
     private struct SessionRow: Encodable {
+        var id: String
         var container: String
         var environment: String
         var keptSignedIn: Bool
@@ -373,6 +374,7 @@ extension UserCommand {
         var used: String?
 
         init(_ session: Session) {
+            id = session.id.text
             container = session.home.container.name
             environment = session.home.environment.rawValue
             keptSignedIn = session.kind == .kept
@@ -390,9 +392,9 @@ extension UserCommand {
         try options.list(
             rows,
             as: "sessions",
-            heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
+            heading: ["ID", "CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
             empty: "\(email) has no sessions."
-        ) { [$0.container, $0.environment, $0.created, $0.used ?? "-"] }
+        ) { [$0.id, $0.container, $0.environment, $0.created, $0.used ?? "-"] }
     }
 
     /// Revokes all sessions of a user.
@@ -405,6 +407,23 @@ extension UserCommand {
         }
         if options.json { return try Terminal.say(json: ["revoked": count]) }
         Terminal.tell("revoked  \(count)")
+    }
+
+    /// Revokes one session.
+    static func revokeSession(_ id: String, _ options: FolderOptions) throws {
+        guard let session = Session.ID(text: id) else {
+            throw CommandFailure(
+                .usage,
+                "'\(id)' is not a session's id, which has 32 hexadecimal digits. See: zonecast token list --kind session --user EMAIL"
+            )
+        }
+        try options.change("user.sign-out", String(id.prefix(16))) { store in
+            guard let known = try store.session(session), known.revoked == nil else {
+                throw DirectoryError.missing("session \(id) that is not revoked")
+            }
+            try store.revokeSession(session)
+        }
+        try options.confirm("revoked")
     }
 
     static func words(ofQuota bytes: Int64?) -> String {
@@ -567,5 +586,18 @@ extension UserCommand {
         } catch let fault as ProbeFault {
             throw CommandFailure(.unreachable, "The relay \(fault).")
         }
+    }
+}
+
+extension Session.ID {
+    /// 32 hexadecimal digits.
+    fileprivate var text: String {
+        let digits = String(number, radix: 16)
+        return String(repeating: "0", count: 32 - digits.count) + digits
+    }
+
+    fileprivate init?(text: String) {
+        guard text.count == 32, let number = UInt128(text, radix: 16) else { return nil }
+        self.init(number)
     }
 }
