@@ -30,13 +30,19 @@ struct DoctorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Check the relay at this address, as its clients reach it.", valueName: "url"))
     var url: String?
 
-    @Option(help: ArgumentHelp("With --url: the container to use.", valueName: "id"))
+    @Option(
+        name: .container,
+        help: ArgumentHelp("With --url: the container to use. (default: $ZONECAST_CONTAINER)", valueName: "id")
+    )
     var container: ContainerID?
 
-    @Option(help: "With --url: the container's API token.")
+    @Option(help: "With --url: the container's API token. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
 
-    @Option(help: "With --url: a user's web auth token; dev-NAME for a relay with --dev.")
+    @Option(
+        help:
+            "With --url: a user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN or $ZONECAST_DEV_USER)"
+    )
     var webToken: String?
 
     @Option(
@@ -48,8 +54,10 @@ struct DoctorCommand: AsyncParsableCommand {
     )
     var authorities: String?
 
-    @Option(help: ArgumentHelp("The timeout of each step, 1 to 600 seconds.", valueName: "seconds"))
-    var timeout = 5
+    @Option(
+        help: ArgumentHelp("The timeout of each step, 1s to 10m; a bare number counts seconds.", valueName: "duration")
+    )
+    var timeout: Seconds = 5
 
     @Flag(
         help: "For health checks: only whether the relay is running on a usable folder; a stopped relay is a problem."
@@ -60,7 +68,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let url, ProbeAddress(url) == nil {
             throw ValidationError("--url takes an address such as https://sync.example.org.")
         }
-        guard (1...600).contains(timeout) else { throw ValidationError("--timeout takes 1 to 600 seconds.") }
+        guard (1...600).contains(timeout.value) else { throw ValidationError("--timeout takes 1s to 10m.") }
         if let authorities, !FileManager.default.isReadableFile(atPath: authorities) {
             throw ValidationError("--authorities: \(authorities) cannot be read.")
         }
@@ -78,7 +86,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func probeAddress(_ url: String) -> ProbeAddress? {
         guard var address = ProbeAddress(url, authorities: authorities) else { return nil }
-        address.timeout = timeout
+        address.timeout = timeout.whole
         return address
     }
 
@@ -86,16 +94,16 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func checkRemoteRelay(_ address: ProbeAddress, _ report: inout DoctorReport) async {
         let checks = RelayChecks(address: address)
-        let answers = await checks.publicAddress()
+        let answers = await within(8, "public address") { await checks.publicAddress() }
         report.add(answers)
         guard !quick, answers.grade != .problem else { return }
-        report.add(await checks.webSocket())
-        report.add(await checks.clock())
+        report.add(await within(4, "WebSocket") { await checks.webSocket() })
+        report.add(await within(4, "clock") { await checks.clock() })
         report.add(await remoteRoundTrip(address))
     }
 
     private func remoteRoundTrip(_ address: ProbeAddress) async -> Finding {
-        guard let webToken else {
+        guard let webToken = webToken ?? SDKVariables.webToken else {
             return Finding(
                 "round trip",
                 .advice,
@@ -104,11 +112,32 @@ struct DoctorCommand: AsyncParsableCommand {
             )
         }
         let credentials = DoctorCredentials(
-            container: container?.name ?? "_doctor",
-            apiToken: apiToken,
+            container: (container ?? SDKVariables.container)?.name ?? "_doctor",
+            apiToken: apiToken ?? SDKVariables.text("ZONECAST_API_TOKEN"),
             webToken: webToken
         )
-        return await RoundTrip(address: address, credentials: credentials).check()
+        return await within(20, "round trip") { await RoundTrip(address: address, credentials: credentials).check() }
+    }
+
+    /// Returns the finding of a check, or a problem if the check does not end.
+    ///
+    /// Each of its steps has a time limit, and this one holds even if one of those does not.
+    private func within(
+        _ steps: Int,
+        _ check: String,
+        _ body: @escaping @Sendable () async -> Finding
+    ) async -> Finding {
+        let seconds = steps * timeout.whole
+        do {
+            return try await Deadline.run(for: seconds, orThrow: CancellationError(), body)
+        } catch {
+            return Finding(
+                check,
+                .problem,
+                "the check did not end within \(seconds) s",
+                next: "repeat it with a longer limit: zonecast doctor --timeout 30s"
+            )
+        }
     }
 
     // MARK: Here
@@ -183,7 +212,7 @@ struct DoctorCommand: AsyncParsableCommand {
     ///
     /// `systemctl start` returns before the relay listens, and `doctor` is often the next command.
     private func runningRelay(in data: String) async -> String?? {
-        let deadline = ContinuousClock.now + .seconds(timeout)
+        let deadline = ContinuousClock.now + .seconds(timeout.value)
         while true {
             let running = FolderLock.runningRelay(in: data)
             let isStarting = running.map { $0 == nil } ?? isEnabledService
@@ -233,16 +262,19 @@ struct DoctorCommand: AsyncParsableCommand {
         guard var local = probeAddress(running ?? "http://\(settings.address)") else { return }
         local.resolveWildcard()
         let checks = RelayChecks(address: local)
-        let listening = await checks.listening()
+        let listening = await within(4, "listening") { await checks.listening() }
         report.add(listening)
         guard !quick, listening.grade != .problem else { return }
         // A relay started with flags may use certificate files that these settings do not name.
         if settings.server.tls == nil, let shown = await checks.servedCertificate() { report.add(shown) }
         let outside = settings.signIn.publicURL.flatMap { probeAddress($0) }
         let publicChecks = RelayChecks(address: outside ?? local)
-        report.add(outside == nil ? noPublicAddress : await publicChecks.publicAddress())
-        report.add(await publicChecks.webSocket())
-        report.add(await publicChecks.clock())
+        report.add(
+            outside == nil
+                ? noPublicAddress : await within(8, "public address") { await publicChecks.publicAddress() }
+        )
+        report.add(await within(4, "WebSocket") { await publicChecks.webSocket() })
+        report.add(await within(4, "clock") { await publicChecks.clock() })
         report.add(await roundTrip(through: publicChecks.address, data: settings.data))
     }
 
@@ -264,7 +296,8 @@ struct DoctorCommand: AsyncParsableCommand {
             let accounts = try AccountStore(folder: data)
             let session = try DoctorSession(accounts)
             defer { session.end(accounts) }
-            return await RoundTrip(address: address, credentials: session.credentials).check()
+            let trip = RoundTrip(address: address, credentials: session.credentials)
+            return await within(20, "round trip") { await trip.check() }
         } catch {
             return Self.signInFailed(error, in: data)
         }

@@ -1,35 +1,40 @@
+import Dispatch
 import Foundation
 import NIOCore
 import NIOPosix
 import NIOSSL
 import Records
+import Synchronization
 
 /// A connection to a relay or its proxy, on which a check speaks HTTP and WebSocket byte by byte.
 ///
 /// Deliberately simpler than the SDK's client, which retries and falls back and would hide faults.
 struct Probe: Sendable {
-    let address: ProbeAddress
+    var address: ProbeAddress
     private let channel: any Channel
     private let inbound: NIOLoopBound<ProbeHandler>
 
     /// Connects; with https, the certificate must be valid for the address unless `acceptsAnyCertificate` is set.
     static func connect(to address: ProbeAddress) async throws(ProbeFault) -> Probe {
+        let what = "a connection"
         do {
             let tls = try context(of: address)
-            return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-                .connectTimeout(.seconds(Int64(address.timeout)))
-                .connect(host: address.host, port: address.port) { channel in
-                    channel.eventLoop.makeCompletedFuture {
-                        let pipeline = channel.pipeline.syncOperations
-                        if let tls { try pipeline.addHandler(handler(tls, address)) }
-                        let inbound = ProbeHandler()
-                        try pipeline.addHandler(inbound)
-                        let bound = NIOLoopBound(inbound, eventLoop: channel.eventLoop)
-                        return Probe(address: address, channel: channel, inbound: bound)
+            return try await Deadline.run(for: address.timeout, orThrow: ProbeFault.timedOut(what, address.timeout)) {
+                try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                    .connectTimeout(.seconds(Int64(address.timeout)))
+                    .connect(host: address.host, port: address.port) { channel in
+                        channel.eventLoop.makeCompletedFuture {
+                            let pipeline = channel.pipeline.syncOperations
+                            if let tls { try pipeline.addHandler(handler(tls, address)) }
+                            let inbound = ProbeHandler()
+                            try pipeline.addHandler(inbound)
+                            let bound = NIOLoopBound(inbound, eventLoop: channel.eventLoop)
+                            return Probe(address: address, channel: channel, inbound: bound)
+                        }
                     }
-                }
+            }
         } catch {
-            throw ProbeHandler.fault(error, waitingFor: "a connection", address)
+            throw ProbeHandler.fault(error, waitingFor: what, address)
         }
     }
 
@@ -59,7 +64,7 @@ struct Probe: Sendable {
         var lines = ["\(method) \(address.prefix)\(target) HTTP/1.1", "Host: \(address.authority)"]
         lines += ["User-Agent: zonecast-doctor/\(Zonecast.version)"] + headers
         if let body { lines += ["Content-Type: application/json", "Content-Length: \(body.utf8.count)"] }
-        await write(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")).utf8))
+        write(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")).utf8))
         return try await take("an answer to \(method) \(target.prefix { $0 != "?" })") { bytes, isOver in
             try ProbeAnswer.take(from: &bytes, isOver: isOver)
         }
@@ -87,8 +92,8 @@ struct Probe: Sendable {
         )
     }
 
-    func send(text: [UInt8]) async {
-        await write(ProbeFrames.text(text, mask: UInt32.random(in: .min ... .max)))
+    func send(text: [UInt8]) {
+        write(ProbeFrames.text(text, mask: UInt32.random(in: .min ... .max)))
     }
 
     /// Returns the next text or close frame.
@@ -104,10 +109,10 @@ struct Probe: Sendable {
 
     // MARK: Bytes
 
-    private func write(_ bytes: [UInt8]) async {
-        // If this fails, the following read reports it.
-        try? await channel.writeAndFlush(ByteBuffer(bytes: bytes))
-    }
+    /// Does not wait: a write completes only after the TLS handshake, which a server may never finish.
+    ///
+    /// If the write fails, the following read reports it.
+    private func write(_ bytes: [UInt8]) { channel.writeAndFlush(ByteBuffer(bytes: bytes), promise: nil) }
 
     private func take<Value: Sendable>(
         _ what: String,
@@ -126,6 +131,47 @@ struct Probe: Sendable {
     }
 
     func close() { channel.close(mode: .all, promise: nil) }
+}
+
+/// A time limit that does not depend on the limited work to end.
+enum Deadline {
+    /// Returns the value of `body`, or throws `failure` one second after `seconds` have passed.
+    ///
+    /// The extra second lets the time limits inside `body` report first, since they know more. `body` goes on after that.
+    static func run<Value: Sendable>(
+        for seconds: Int,
+        orThrow failure: any Error,
+        _ body: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            let waiter = WaitingCaller<Value>(continuation)
+            let timer = DispatchSource.makeTimerSource()
+            timer.schedule(deadline: .now() + .seconds(seconds + 1))
+            timer.setEventHandler { waiter.resume(.failure(failure)) }
+            timer.resume()
+            Task {
+                let result: Result<Value, any Error>
+                do { result = .success(try await body()) } catch { result = .failure(error) }
+                timer.cancel()
+                waiter.resume(result)
+            }
+        }
+    }
+}
+
+/// Resumes a caller once.
+private final class WaitingCaller<Value: Sendable>: Sendable {
+    private let continuation: Mutex<CheckedContinuation<Value, any Error>?>
+
+    init(_ continuation: CheckedContinuation<Value, any Error>) { self.continuation = Mutex(continuation) }
+
+    func resume(_ result: Result<Value, any Error>) {
+        let waiting = continuation.withLock { waiting in
+            defer { waiting = nil }
+            return waiting
+        }
+        waiting?.resume(with: result)
+    }
 }
 
 /// Collects received bytes until they form the awaited value.

@@ -205,7 +205,7 @@ struct RelayChecks: Sendable {
             let answer = try await probe.upgrade("/push/1/_doctor/development")
             guard answer.status == 101 else { return .refused(answer) }
             let start = ContinuousClock.now
-            await probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
+            probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
             _ = try await probe.frame("an answer to the first frame")
             return .succeeded((ContinuousClock.now - start).milliseconds)
         } catch {

@@ -124,7 +124,7 @@ struct RoundTrip: Sendable {
         var hello = ["deviceID": "doctor-b", "ckWebAuthToken": credentials.webToken]
         hello["ckAPIToken"] = credentials.apiToken
         let frame = try JSONEncoder().encode(["hello": hello])
-        await socket.send(text: [UInt8](frame))
+        socket.send(text: [UInt8](frame))
         guard case .text = try await socket.frame("the answer to hello") else {
             throw ProbeFault.ended("it was ready for notices")
         }

@@ -42,7 +42,12 @@ struct StatusCommand: AsyncParsableCommand {
         }
         let running = FolderLock.runningRelay(in: data)
         let address = Self.reachable(running ?? nil)
-        let metrics = await Self.metrics(of: address, token: try? settings.metricsToken())
+        var (metrics, refusal) = (String?.none, "set metrics.token-file")
+        do {
+            metrics = try await Self.metrics(of: address, token: try? settings.metricsToken())
+        } catch {
+            refusal = "\(address ?? data) \(error)"
+        }
         let checks = FolderChecks(folder: data, isThorough: false, configuration: self.settings.config)
         let backup = checks.backup(now: Date())
         let findings = [checks.storage(), backup] + (checks.alerts().map { [$0] } ?? [])
@@ -60,10 +65,11 @@ struct StatusCommand: AsyncParsableCommand {
             backup: backup.found,
             problems: findings.filter { $0.grade == .problem }.map { "\($0.check): \($0.found)" }
         )
-        if options.json { try Terminal.say(json: answer) } else { say(answer) }
+        if options.json { try Terminal.say(json: answer) } else { say(answer, refusal) }
     }
 
-    private func say(_ answer: Answer) {
+    /// `refusal` is why the number of connections is unknown, if it is.
+    private func say(_ answer: Answer, _ refusal: String) {
         let address = answer.isRunning ? answer.address ?? "running" : "no relay is running on this folder"
         let connections = answer.connections.map { "\($0), \(answer.noticeConnections ?? 0) of them for notices" }
         Terminal.say("version      \(answer.version)")
@@ -71,7 +77,7 @@ struct StatusCommand: AsyncParsableCommand {
         Terminal.say("data         \(answer.data)")
         Terminal.say("containers   \(answer.containers)")
         Terminal.say("users        \(answer.users)")
-        Terminal.say("connections  \(connections ?? (answer.isRunning ? "unknown: set metrics.token-file" : "-"))")
+        Terminal.say("connections  \(connections ?? (answer.isRunning ? "unknown: \(refusal)" : "-"))")
         Terminal.say("storage      \(ByteText.of(answer.storageBytes)), \(ByteText.of(answer.freeBytes)) free")
         Terminal.say("backup       \(answer.backup)")
         Terminal.say(
@@ -116,11 +122,16 @@ struct StatusCommand: AsyncParsableCommand {
     }
 
     /// Returns the metrics of a relay; `nil` if it does not show them.
-    private static func metrics(of address: String?, token: String?) async -> String? {
+    ///
+    /// - Throws: `ProbeFault.timedOut` if the whole answer is not here in time.
+    private static func metrics(of address: String?, token: String?) async throws -> String? {
         guard let address, let relay = try? RelayAddress(address) else { return nil }
         let headers = token.map { [("Authorization", "Bearer \($0)")] } ?? []
         let request = RelayRequest(method: .get, path: "/metrics", headers: headers)
-        guard let answer = try? await relay.send(request, timeout: 5), answer.status == 200 else { return nil }
+        let answer = try await Deadline.run(for: 5, orThrow: ProbeFault.timedOut("an answer to GET /metrics", 5)) {
+            try? await relay.send(request, timeout: 5)
+        }
+        guard let answer, answer.status == 200 else { return nil }
         return String(decoding: answer.body, as: UTF8.self)
     }
 }

@@ -49,6 +49,36 @@ import Testing
         return found
     }
 
+    /// A write on such a connection completes after the handshake, that is never.
+    @Test func aServerThatNeverFinishesTheHandshakeIsReported() async throws {
+        let port = try ListeningPort()
+        port.serve { peer in
+            var byte: UInt8 = 0
+            while read(peer, &byte, 1) > 0 {}
+        }
+        var address = try #require(ProbeAddress("https://127.0.0.1:\(port.number)"))
+        // Connecting may take long on a busy machine.
+        address.timeout = 120
+        var connected = try await Probe.connect(to: address)
+        connected.address.timeout = 1
+        let probe = connected
+        let fault = await #expect(throws: ProbeFault.self) { try await probe.send("GET", "/healthz") }
+        #expect(fault.map { "\($0)" } == "did not send an answer to GET /healthz within 1 s")
+        probe.close()
+    }
+
+    @Test func aStepThatNeverEndsHasADeadline() async throws {
+        let limit = ProbeFault.timedOut("anything", 0)
+        let fault = await #expect(throws: ProbeFault.self) {
+            try await Deadline.run(for: 0, orThrow: limit) {
+                // Nothing ends this, not even cancellation.
+                await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+            }
+        }
+        #expect(fault.map { "\($0)" } == "did not send anything within 0 s")
+        #expect(try await Deadline.run(for: 60, orThrow: limit) { 7 } == 7)
+    }
+
     private func makeContainer() throws {
         let made = try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path])
         try #require(made.status == 0, "\(made.errors)")

@@ -294,7 +294,7 @@ struct BenchClient: Sendable {
         }
         var hello = ["deviceID": "bench-\(name)", "ckWebAuthToken": target.credentials.webToken]
         hello["ckAPIToken"] = target.credentials.apiToken
-        await probe.send(text: [UInt8](try JSONEncoder().encode(["hello": hello])))
+        probe.send(text: [UInt8](try JSONEncoder().encode(["hello": hello])))
         guard case .text = try await probe.frame("the answer to hello") else { throw ProbeFault.ended("it was ready") }
     }
 
