@@ -26,39 +26,79 @@ enum WriteRows {
                 target: .ratioAtLeast(0.6)
             )
         )
-        try servedRows(&bench)
-        try besideAnotherServer(&bench, client, relay)
+        try besideBareServer(
+            &bench,
+            &client,
+            relay,
+            count: 1,
+            path: "/row/1",
+            floor: "one commit a request",
+            ratio: 0.8,
+            microseconds: 100
+        )
+        try besideAnotherServer(&bench, &client, relay)
     }
 
-    /// A bare server that commits one SQLite row per request on one thread, for one client: the upper bound for any
-    /// server that answers over a socket.
-    private static func servedRows(_ bench: inout Bench) throws {
+    /// Measures clients of the relay beside as many clients of a bare server, which sets the upper bound for any server
+    /// that answers over a socket: one thread, SQLite's rows, no JSON and no users.
+    private static func besideBareServer(
+        _ bench: inout Bench,
+        _ clients: inout ClosedLoop,
+        _ relay: Relay,
+        count: Int,
+        path: String,
+        floor: String,
+        ratio: Double,
+        microseconds: Double
+    ) throws {
         let server = try bench.startBareServer()
-        let bare = try BareRows(path: bench.path("served-rows.sqlite"))
-        let row = Array(SampleRecord.row.utf8)
-        let request = HTTPRequest("POST", "/row/1", to: server.requests, headers: [], body: row)
-        var client = try ClosedLoop([NumberedRequest(request)], to: server.requests)
-        let seconds = bench.scale(1.5, quick: 1)
-        let paired = try Paired.measure(rounds: bench.scale(11, quick: 5)) {
-            try client.run(seconds: seconds, meter: server.meter).requestsPerSecond
+        let request = HTTPRequest("POST", path, to: server.requests, body: Array(SampleRecord.row.utf8))
+        var bare = try ClosedLoop(
+            Array(repeating: NumberedRequest(request), count: count),
+            to: server.requests
+        )
+        let seconds = bench.scale(2.0, quick: 1.5)
+        var (costs, bareCosts): ([Double], [Double]) = ([], [])
+        let paired = try Paired.measure(rounds: bench.scale(9, quick: 5)) {
+            let outcome = try clients.run(seconds: seconds, meter: relay.meter)
+            costs.append(outcome.cpuPerRequest * 1e6)
+            return outcome.requestsPerSecond
         } floor: {
-            try bare.commitOneByOne(row, seconds: seconds)
+            let outcome = try bare.run(seconds: seconds, meter: server.meter)
+            bareCosts.append(outcome.cpuPerRequest * 1e6)
+            return outcome.requestsPerSecond
         }
+        let row = "write-\(count == 1 ? "one" : "\(count)")"
+        let floor = "a bare server: \(floor)"
         bench.report.add(
             Finding(
-                "write-one",
-                "a bare server that commits one SQLite row a request, in the relay's place",
+                row,
+                "the same beside a bare server",
                 unit: "/s",
                 paired,
-                against: "SQLite one-row commits"
+                against: floor,
+                target: .ratioAtLeast(ratio)
+            )
+        )
+        bench.report.add(
+            Finding(
+                row,
+                "relay CPU per write, \(count) client\(count == 1 ? "" : "s")",
+                unit: "us",
+                Paired(relay: costs, floor: bareCosts),
+                against: floor,
+                target: .atMost(microseconds)
             )
         )
     }
 
     /// The same beside PostgreSQL, which also answers over a socket.
-    private static func besideAnotherServer(_ bench: inout Bench, _ client: ClosedLoop, _ relay: Relay) throws {
+    private static func besideAnotherServer(
+        _ bench: inout Bench,
+        _ client: inout ClosedLoop,
+        _ relay: Relay
+    ) throws {
         guard let postgres = try bench.startPostgres(for: "write-one") else { return }
-        var client = client
         let seconds = bench.scale(2.0, quick: 1)
         let paired = try Paired.measure(rounds: bench.scale(5, quick: 3)) {
             try client.run(seconds: seconds, meter: relay.meter).requestsPerSecond
@@ -76,7 +116,7 @@ enum WriteRows {
         )
     }
 
-    /// 64 clients in one zone, beside 64 connections of pgbench, and the CPU cost of a write.
+    /// 64 clients in one zone, beside 64 connections of pgbench and beside a bare server.
     static func manyClients(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.makeZones(["one"])
@@ -85,11 +125,8 @@ enum WriteRows {
             Array(repeating: relay.create(1, in: "one"), count: 64),
             to: relay.endpoint
         )
-        var costs: [Double] = []
         let paired = try Paired.measure(rounds: bench.scale(7, quick: 3)) {
-            let outcome = try clients.run(seconds: bench.scale(3, quick: 2), meter: relay.meter)
-            costs.append(outcome.cpuPerRequest * 1e6)
-            return outcome.requestsPerSecond
+            try clients.run(seconds: bench.scale(3, quick: 2), meter: relay.meter).requestsPerSecond
         } floor: {
             try postgres?.insert(
                 SampleRecord.row,
@@ -108,32 +145,16 @@ enum WriteRows {
                 target: .ratioAtLeast(1.5)
             )
         )
-        let bare = try bareCosts(&bench)
-        bench.report.add(
-            Finding(
-                "write-64",
-                "relay CPU per write, 64 clients",
-                unit: "us",
-                Paired(relay: costs, floor: bare),
-                against: "a bare server: SQLite's rows, one commit for all that wait",
-                target: .atMost(40)
-            )
+        try besideBareServer(
+            &bench,
+            &clients,
+            relay,
+            count: 64,
+            path: "/shared-row/1",
+            floor: "one commit for all that wait",
+            ratio: 0.75,
+            microseconds: 40
         )
-    }
-
-    /// The CPU cost per write of a single-threaded SQLite server without JSON and users, for as many clients.
-    private static func bareCosts(_ bench: inout Bench) throws -> [Double] {
-        let server = try bench.startBareServer()
-        let row = Array(SampleRecord.row.utf8)
-        let request = HTTPRequest("POST", "/shared-row/1", to: server.requests, headers: [], body: row)
-        var clients = try ClosedLoop(
-            Array(repeating: NumberedRequest(request), count: 64),
-            to: server.requests
-        )
-        let seconds = bench.scale(3.0, quick: 2)
-        return try (0..<bench.scale(7, quick: 3)).map { _ in
-            try clients.run(seconds: seconds, meter: server.meter).cpuPerRequest * 1e6
-        }
     }
 
     /// 64 clients in 64 zones, beside the same in one zone.
@@ -166,7 +187,8 @@ enum WriteRows {
         )
     }
 
-    /// 200 records per request, beside PostgreSQL's multi-row insert, with one client and with eight.
+    /// 200 records per request: with one client and with eight beside PostgreSQL's multi-row insert, and with one beside
+    /// a bare server.
     static func batches(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.makeZones(["one"])
@@ -191,6 +213,27 @@ enum WriteRows {
                 )
             )
         }
+        let server = try bench.startBareServer()
+        let rows = Array(Array(repeating: SampleRecord.row, count: 200).joined(separator: "\n").utf8)
+        let request = NumberedRequest(HTTPRequest("POST", "/rows/1", to: server.requests, body: rows))
+        var own = try ClosedLoop([relay.create(200, in: "one")], to: relay.endpoint, numberingFrom: 1 << 44)
+        var bare = try ClosedLoop([request], to: server.requests)
+        let seconds = bench.scale(3.0, quick: 2)
+        let paired = try Paired.measure(rounds: bench.scale(5, quick: 3)) {
+            200 * (try own.run(seconds: seconds, meter: relay.meter).requestsPerSecond)
+        } floor: {
+            200 * (try bare.run(seconds: seconds, meter: server.meter).requestsPerSecond)
+        }
+        bench.report.add(
+            Finding(
+                "write-batch",
+                "requests of 200 records, 1 client, beside a bare server",
+                unit: "records/s",
+                paired,
+                against: "a bare server: SQLite's rows, one commit a request",
+                target: .ratioAtLeast(0.95)
+            )
+        )
     }
 }
 

@@ -6,10 +6,11 @@ import Synchronization
 ///
 /// Thread 0 handles HTTP requests. `POST /commit/ZONE` appends the body to a log file, fsyncs once for all waiting
 /// requests, wakes the notice threads and answers; `POST /notify/ZONE` does the same without a disk. `POST /row/N`
-/// commits the body as a row of SQLite, `POST /shared-row/N` together with the rows of all waiting requests.
-/// `GET /feed/AFTER/LIMIT` answers with a page of rows. The other threads each hold a share of the listening sockets: a
-/// request `GET /listen/ZONE` is answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and
-/// each commit of the zone with one `write` per listener.
+/// commits the body as a row of SQLite, `POST /rows/N` each of its lines as a row in one commit, and
+/// `POST /shared-row/N` the body together with the rows of all waiting requests. `GET /feed/AFTER/LIMIT` answers with
+/// a page of rows. The other threads each hold a share of the listening sockets: a request `GET /listen/ZONE` is
+/// answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and each commit of the zone with
+/// one `write` per listener.
 package final class BareServer {
     package struct Settings: Sendable {
         package var noticeThreads: Int
@@ -131,6 +132,9 @@ final class RequestLoop {
             waiting.append(client)
         } else if HTTPHead.number(after: "/row/", in: head) != nil {
             try rows.add(Array(body))
+            try client.socket.write(Self.done)
+        } else if HTTPHead.number(after: "/rows/", in: head) != nil {
+            try rows.add(body.split(separator: UInt8(ascii: "\n")).map { Array($0) })
             try client.socket.write(Self.done)
         } else if HTTPHead.number(after: "/shared-row/", in: head) != nil {
             uncommitted.append(Array(body))
