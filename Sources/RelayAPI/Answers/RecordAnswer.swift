@@ -71,8 +71,7 @@ struct RecordAnswer {
         let links = links.flatMap { $0.types.contains(record.type) ? $0 : nil }
         let isStored = own == nil && takesAll && links == nil
         let fields = isStored ? record.fields : try fields(of: record, own ?? selection, links)
-        writer.open(UInt8(ascii: "{"))
-        writer.fragment(Text.recordName)
+        writer.begin(Text.start)
         writer.string(record.name)
         writer.fragment(Text.recordType)
         writer.string(record.type)
@@ -129,7 +128,7 @@ struct RecordAnswer {
 
     /// The constant parts of a record dictionary.
     enum Text {
-        static let recordName: StaticString = #""recordName":"#
+        static let start: StaticString = #"{"recordName":"#
         static let recordType: StaticString = #","recordType":"#
         static let fields: StaticString = #","fields":"#
         static let changeTag: StaticString = #","pluginFields":{},"recordChangeTag":"#
@@ -222,7 +221,7 @@ struct RowAnswer {
     /// The text with which every live record ends.
     private let end: [UInt8]
     private var type: String?
-    /// The encoded member `recordType`.
+    /// The encoded member `recordType` and the key of the next member.
     private var typeText: [UInt8] = []
     private var authors: RecordRow.Authors?
     /// The ends of the stamps, after their times.
@@ -235,17 +234,13 @@ struct RowAnswer {
 
     init(end: [UInt8]) { self.end = end }
 
-    mutating func write(_ row: RecordRow, to writer: inout JSONWriter) {
-        writer.open(UInt8(ascii: "{"))
-        writer.fragment(Text.recordName)
-        writer.string(row.name)
-        write(type: row.type, to: &writer)
-        writer.fragment(Text.fields)
-        writer.raw(row.fields)
-        writer.fragment(Text.changeTag)
-        writer.digits(row.change, radix: .thirtySix)
+    mutating func write(_ row: UnsafePointer<RecordRow>, to writer: inout JSONWriter) {
+        writer.begin(Text.start)
+        writer.string(row.pointee.name)
+        if type != row.pointee.type { setType(row.pointee.type) }
+        writer.fragments(typeText, row.pointee.fields, Text.changeTag, tag: row.pointee.change)
         writeStamps(of: row, to: &writer)
-        if let parent = row.parent {
+        if let parent = row.pointee.parent {
             writer.key("parent")
             writer.object {
                 $0.key("recordName")
@@ -255,32 +250,31 @@ struct RowAnswer {
         writer.raw(end)
     }
 
-    private mutating func write(type name: String, to writer: inout JSONWriter) {
-        if type == name { return writer.raw(typeText) }
-        let start = writer.length
+    private mutating func setType(_ name: String) {
+        var writer = JSONWriter()
         writer.fragment(Text.recordType)
         writer.string(name)
-        Self.keep(from: start, of: writer, in: &typeText)
-        type = name
+        writer.fragment(Text.fields)
+        (type, typeText) = (name, writer.bytes)
     }
 
-    private mutating func writeStamps(of row: RecordRow, to writer: inout JSONWriter) {
-        if authors !== row.authors {
-            creator = Self.author(row.authors.creator, row.authors.creatingDevice)
-            modifier = Self.author(row.authors.modifier, row.authors.modifyingDevice)
-            authors = row.authors
-        } else if created == row.created, modified == row.modified {
+    private mutating func writeStamps(of row: UnsafePointer<RecordRow>, to writer: inout JSONWriter) {
+        if authors !== row.pointee.authors {
+            creator = Self.author(row.pointee.authors.creator, row.pointee.authors.creatingDevice)
+            modifier = Self.author(row.pointee.authors.modifier, row.pointee.authors.modifyingDevice)
+            authors = row.pointee.authors
+        } else if created == row.pointee.created, modified == row.pointee.modified {
             return writer.raw(stamps)
         }
         let start = writer.length
         writer.fragment(Text.created)
-        writer.int(row.created.milliseconds)
+        writer.int(row.pointee.created.milliseconds)
         writer.raw(creator)
         writer.fragment(Text.modified)
-        writer.int(row.modified.milliseconds)
+        writer.int(row.pointee.modified.milliseconds)
         writer.raw(modifier)
         Self.keep(from: start, of: writer, in: &stamps)
-        (created, modified) = (row.created, row.modified)
+        (created, modified) = (row.pointee.created, row.pointee.modified)
     }
 
     /// Stores the text written since `start` without its leading comma, because `raw` writes a comma.

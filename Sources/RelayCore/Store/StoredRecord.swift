@@ -286,36 +286,26 @@ package struct RecordRow {
         }
     }
 
-    package init(
-        name: UnsafeBufferPointer<UInt8>,
-        fields: UnsafeBufferPointer<UInt8>,
-        type: String,
-        change: UInt64,
-        created: Timestamp,
-        modified: Timestamp,
-        authors: Authors,
-        parent: UnsafeBufferPointer<UInt8>?
-    ) {
-        self.name = name
-        self.fields = fields
-        self.type = type
-        self.change = change
-        self.created = created
-        self.modified = modified
-        self.authors = authors
-        self.parent = parent
+    /// Creates an empty row, which the store fills for one record after the other.
+    package init() {
+        let nothing = UnsafeBufferPointer<UInt8>(start: nil, count: 0)
+        (name, fields, type, change, parent) = (nothing, nothing, "", 0, nil)
+        (created, modified) = (Timestamp(milliseconds: 0), Timestamp(milliseconds: 0))
+        let (user, device) = (UserID(""), DeviceFingerprint(bits: 0))
+        authors = Authors(creator: user, creatingDevice: device, modifier: user, modifyingDevice: device)
     }
 }
 
 /// A record passed to the visitor of `StoreReader.visitRecords`.
 package enum VisitedRecord {
     case whole(StoredRecord)
-    case lent(RecordRow)
+    /// A row that is valid until the visit ends; by its address, because copying it costs as much as reading a column.
+    case lent(UnsafePointer<RecordRow>)
 
     var type: String {
         switch self {
         case .whole(let record): record.type
-        case .lent(let row): row.type
+        case .lent(let row): row.pointee.type
         }
     }
 
@@ -323,7 +313,7 @@ package enum VisitedRecord {
     package var change: UInt64 {
         switch self {
         case .whole(let record): record.change
-        case .lent(let row): row.change
+        case .lent(let row): row.pointee.change
         }
     }
 
@@ -331,7 +321,7 @@ package enum VisitedRecord {
     var bytes: Int {
         switch self {
         case .whole(let record): record.fields.count + 512
-        case .lent(let row): row.fields.count + 512
+        case .lent(let row): row.pointee.fields.count + 512
         }
     }
 

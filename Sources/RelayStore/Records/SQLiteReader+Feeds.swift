@@ -129,24 +129,33 @@ extension SQLiteReader {
     }
 
     /// How the rows of one statement are read, with values that the next row probably shares.
-    struct RowReading {
+    struct RowReading: ~Copyable {
         /// Records of all other types are lent; `nil` means that none are lent.
         let wholeTypes: Set<String>?
         /// Whether the statement returns no tombstones.
         let showsLiveOnly: Bool
-        /// The latest type; without its name if its records are needed whole.
-        fileprivate var type: (number: Int64, name: String?)?
-        fileprivate var authors: (authorColumns: AuthorColumns, RecordRow.Authors)?
+        /// The row that is lent, filled in place for one record after the other.
+        fileprivate let row = UnsafeMutablePointer<RecordRow>.allocate(capacity: 1)
+        /// The latest type, and whether its records are needed whole; `row` has its name if they are not.
+        fileprivate var type: (number: Int64, isWhole: Bool)?
+        /// The numbers of the authors that `row` has.
+        fileprivate var authors: AuthorColumns?
 
         init(wholeTypes: Set<String>?, showsLiveOnly: Bool = false) {
             self.wholeTypes = wholeTypes
             self.showsLiveOnly = showsLiveOnly
+            row.initialize(to: RecordRow())
+        }
+
+        deinit {
+            row.deinitialize(count: 1)
+            row.deallocate()
         }
     }
 
     /// Returns the record in a row of `recordColumns`; lends it if it is plain and need not be whole.
     func visited(in row: SQL, _ reading: inout RowReading) throws -> VisitedRecord {
-        if let plain = try plainRow(in: row, &reading) { return .lent(plain) }
+        if try fill(from: row, &reading) { return .lent(UnsafePointer(reading.row)) }
         return .whole(try record(in: row))
     }
 
@@ -158,50 +167,50 @@ extension SQLiteReader {
         var modifyingDevice: UInt64
     }
 
-    /// Returns a row of `recordColumns` without copying it; `nil` if the record is a share, shared, deleted or needed
-    /// whole.
+    /// Fills the row that is lent from a row of `recordColumns` without copying texts.
     ///
-    /// Valid until the statement's next step.
-    private func plainRow(in row: SQL, _ reading: inout RowReading) throws -> RecordRow? {
+    /// Valid until the statement's next step. Returns `false` if the record is a share, shared, deleted or needed
+    /// whole.
+    private func fill(from row: SQL, _ reading: inout RowReading) throws -> Bool {
         guard reading.wholeTypes != nil, reading.showsLiveOnly || !row.bool(3), row.isNull(11),
-            let type = try borrowableType(row.int(2), &reading)
-        else { return nil }
-        return RecordRow(
-            name: row.borrowedText(1),
-            fields: row.borrowedBlob(12),
-            type: type,
-            change: row.unsigned(0),
-            created: Timestamp(milliseconds: row.int(4)),
-            modified: Timestamp(milliseconds: row.int(7)),
-            authors: try authors(in: row, &reading),
-            parent: row.isNull(10) ? nil : row.borrowedText(10)
-        )
+            try isLent(row.int(2), &reading)
+        else { return false }
+        try setAuthors(from: row, &reading)
+        let lent = reading.row
+        lent.pointee.name = row.borrowedText(1)
+        lent.pointee.fields = row.borrowedBlob(12)
+        lent.pointee.change = row.unsigned(0)
+        lent.pointee.created = Timestamp(milliseconds: row.int(4))
+        lent.pointee.modified = Timestamp(milliseconds: row.int(7))
+        lent.pointee.parent = row.isNull(10) ? nil : row.borrowedText(10)
+        return true
     }
 
-    private func borrowableType(_ number: Int64, _ reading: inout RowReading) throws -> String? {
-        if let type = reading.type, type.number == number { return type.name }
+    /// Returns whether records of a type are lent, and sets the type of the lent row.
+    private func isLent(_ number: Int64, _ reading: inout RowReading) throws -> Bool {
+        if let type = reading.type, type.number == number { return !type.isWhole }
         let type = try type(number)
         let isWhole = type == Share.recordType || reading.wholeTypes?.contains(type) ?? true
-        reading.type = (number, isWhole ? nil : type)
-        return isWhole ? nil : type
+        reading.type = (number, isWhole)
+        reading.row.pointee.type = type
+        return !isWhole
     }
 
-    private func authors(in row: SQL, _ reading: inout RowReading) throws -> RecordRow.Authors {
-        let authorColumns = AuthorColumns(
+    private func setAuthors(from row: SQL, _ reading: inout RowReading) throws {
+        let columns = AuthorColumns(
             creator: row.int(5),
             creatingDevice: row.unsigned(6),
             modifier: row.int(8),
             modifyingDevice: row.unsigned(9)
         )
-        if let last = reading.authors, last.authorColumns == authorColumns { return last.1 }
-        let authors = RecordRow.Authors(
-            creator: try user(authorColumns.creator),
-            creatingDevice: DeviceFingerprint(bits: authorColumns.creatingDevice),
-            modifier: try user(authorColumns.modifier),
-            modifyingDevice: DeviceFingerprint(bits: authorColumns.modifyingDevice)
+        guard columns != reading.authors else { return }
+        reading.row.pointee.authors = RecordRow.Authors(
+            creator: try user(columns.creator),
+            creatingDevice: DeviceFingerprint(bits: columns.creatingDevice),
+            modifier: try user(columns.modifier),
+            modifyingDevice: DeviceFingerprint(bits: columns.modifyingDevice)
         )
-        reading.authors = (authorColumns, authors)
-        return authors
+        reading.authors = columns
     }
 
     func countLive(in zone: Zone, after change: UInt64, atMost limit: Int) throws(RelayError) -> Int? {

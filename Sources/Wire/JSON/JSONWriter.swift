@@ -143,6 +143,30 @@ package struct JSONWriter: ~Copyable {
         needsComma = false
     }
 
+    /// Does the same for a value's beginning.
+    package mutating func begin(_ text: StaticString) {
+        separate()
+        append(text)
+        needsComma = false
+    }
+
+    /// Appends encoded JSON, a literal, and a number as a string of lower-case digits in the radix 36.
+    ///
+    /// One call for the part that all records of a page have, since a call costs as much as copying 100 bytes.
+    package mutating func fragments(
+        _ first: [UInt8],
+        _ second: UnsafeBufferPointer<UInt8>,
+        _ literal: StaticString,
+        tag: UInt64
+    ) {
+        reserve(first.count + second.count + literal.utf8CodeUnitCount)
+        first.withUnsafeBufferPointer { put($0) }
+        put(second)
+        put(UnsafeBufferPointer(start: literal.utf8Start, count: literal.utf8CodeUnitCount))
+        needsComma = false
+        digits(tag, radix: .thirtySix)
+    }
+
     // MARK: Member names
 
     /// Writes a constant member name, which must need no escapes.

@@ -278,7 +278,7 @@ import Wire
             ) { record, position in
                 switch record {
                 case .lent(let row):
-                    seen.append(Seen(name: String(decoding: row.name, as: UTF8.self), position: position))
+                    seen.append(Seen(name: String(decoding: row.pointee.name, as: UTF8.self), position: position))
                 case .whole(let whole):
                     seen.append(Seen(name: whole.name, position: position, isDeleted: whole.isDeleted))
                 }
