@@ -5,7 +5,7 @@ import GRDBSQLite
 ///
 /// The relay's hot paths bind and read a dozen columns per row, where boxed values would cost as much again as SQLite
 /// itself. The statement belongs to the connection's cache: use it within one access, and call `reset` at the end.
-struct SQL {
+struct SQL: RowColumns {
     private let handle: OpaquePointer
     private let database: Database
 
@@ -108,25 +108,10 @@ struct SQL {
     // MARK: Columns of the current row, counted from 0
 
     func int(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
-    func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: sqlite3_column_int64(handle, column)) }
     func real(_ column: Int32) -> Double { sqlite3_column_double(handle, column) }
-    func bool(_ column: Int32) -> Bool { sqlite3_column_int64(handle, column) != 0 }
     /// Returns one of SQLite's five types, such as `SQLITE_INTEGER`.
     func valueType(_ column: Int32) -> Int32 { sqlite3_column_type(handle, column) }
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
-
-    func text(_ column: Int32) -> String {
-        guard let start = sqlite3_column_text(handle, column) else { return "" }
-        let count = Int(sqlite3_column_bytes(handle, column))
-        return String(decoding: UnsafeBufferPointer(start: start, count: count), as: UTF8.self)
-    }
-
-    func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
-
-    func blob(_ column: Int32) -> [UInt8] {
-        guard let start = sqlite3_column_blob(handle, column) else { return [] }
-        return Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
-    }
 
     /// Returns a text column's UTF-8 without copying it.
     ///
@@ -140,5 +125,94 @@ struct SQL {
     func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         let start = sqlite3_column_blob(handle, column)?.assumingMemoryBound(to: UInt8.self)
         return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_column_bytes(handle, column)))
+    }
+}
+
+/// The columns of a row, counted from 0.
+protocol RowColumns {
+    func int(_ column: Int32) -> Int64
+    func isNull(_ column: Int32) -> Bool
+    func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8>
+    func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8>
+}
+
+extension RowColumns {
+    func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: int(column)) }
+    func bool(_ column: Int32) -> Bool { int(column) != 0 }
+    func text(_ column: Int32) -> String { String(decoding: borrowedText(column), as: UTF8.self) }
+    func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
+    func blob(_ column: Int32) -> [UInt8] { Array(borrowedBlob(column)) }
+}
+
+/// Passes rows to a closure from inside a statement, which calls the SQL function `visit` with their columns.
+///
+/// This takes a quarter of SQLite's time for a row less than stepping to it and asking for each column. In the
+/// statement, `CASE WHEN condition THEN visit(...) END` is the last condition of a scan in the wanted order: SQLite
+/// evaluates the result only if the condition is true (sqlite.org/lang_expr.html, "The CASE expression"). `visit` is
+/// true for the row that ends the scan.
+final class RowVisitor {
+    private var body: ((Row) -> Bool)?
+
+    /// The arguments of `visit`.
+    struct Row: RowColumns {
+        fileprivate let values: UnsafeMutablePointer<OpaquePointer?>
+
+        func int(_ column: Int32) -> Int64 { sqlite3_value_int64(values[Int(column)]) }
+        func isNull(_ column: Int32) -> Bool { sqlite3_value_type(values[Int(column)]) == SQLITE_NULL }
+
+        func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+            let value = values[Int(column)]
+            let start = sqlite3_value_text(value)
+            return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_value_bytes(value)))
+        }
+
+        func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+            let value = values[Int(column)]
+            let start = sqlite3_value_blob(value)?.assumingMemoryBound(to: UInt8.self)
+            return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_value_bytes(value)))
+        }
+    }
+
+    /// Adds `visit` with so many arguments to a connection, which keeps this object until it closes.
+    init(_ database: Database, columns: Int32) throws {
+        let status = sqlite3_create_function_v2(
+            database.sqliteConnection,
+            "visit",
+            columns,
+            SQLITE_UTF8 | SQLITE_DIRECTONLY,
+            Unmanaged.passRetained(self).toOpaque(),
+            { context, _, values in
+                guard let visitor = sqlite3_user_data(context), let values else { return }
+                let body = Unmanaged<RowVisitor>.fromOpaque(visitor).takeUnretainedValue().body
+                sqlite3_result_int(context, body?(Row(values: values)) == false ? 1 : 0)
+            },
+            nil,
+            nil,
+            { visitor in visitor.map { Unmanaged<RowVisitor>.fromOpaque($0).release() } }
+        )
+        guard status == SQLITE_OK else { throw DatabaseError(resultCode: ResultCode(rawValue: status)) }
+    }
+
+    /// Runs a statement and resets it; `body` returns whether to continue with the next row.
+    func visit(_ statement: SQL, _ body: (Row) throws -> Bool) throws {
+        try withoutActuallyEscaping(body) { body in
+            // Not `nil` if a visit has begun another one.
+            let outer = self.body
+            var failure: (any Error)?
+            self.body = { row in
+                do {
+                    return try body(row)
+                } catch {
+                    failure = error
+                    return false
+                }
+            }
+            defer {
+                self.body = outer
+                statement.reset()
+            }
+            _ = try statement.step()
+            if let failure { throw failure }
+        }
     }
 }

@@ -37,20 +37,23 @@ extension SQLiteReader {
         }
     }
 
-    /// Selects from a range of changes without an index, skipping records of other zones.
+    /// Visits a range of changes without an index, skipping records of other zones.
     ///
     /// Costs less than an index if most changes in the range belong to the zone.
     private static func narrowFeed(_ direction: String) -> String {
         """
-        SELECT \(recordColumns) FROM record r NOT INDEXED
-        WHERE r.zone = ?1 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        SELECT 1 FROM record r NOT INDEXED
+        WHERE r.change BETWEEN ?2 AND ?3 AND CASE WHEN r.zone = ?1 THEN visit(\(recordColumns)) END
+        ORDER BY r.change \(direction)
         """
     }
 
     private static func narrowLiveFeed(_ direction: String) -> String {
         """
-        SELECT \(columns(deleted: "0")) FROM record r NOT INDEXED
-        WHERE r.zone = ?1 AND r.deleted = 0 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        SELECT 1 FROM record r NOT INDEXED
+        WHERE r.change BETWEEN ?2 AND ?3
+            AND CASE WHEN r.zone = ?1 AND r.deleted = 0 THEN visit(\(columns(deleted: "0"))) END
+        ORDER BY r.change \(direction)
         """
     }
 
@@ -91,40 +94,48 @@ extension SQLiteReader {
                 )
             }
             var reading = RowReading(wholeTypes: wholeTypes, showsLiveOnly: states == .living)
-            var hasMore = true
-            func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
+            var (rest, wanted, hasMore) = (range, UInt64(limit), true)
+            func pass(_ row: some RowColumns) throws {
+                let record = try visited(in: row, &reading)
+                hasMore = visit(record, record.change)
+                wanted -= 1
+            }
+            func statement(_ feed: String, _ part: ClosedRange<UInt64>) throws -> SQL {
                 let statement = try SQL(feed, in: database)
-                defer { statement.reset() }
                 statement.bind(1, zone.number)
                 statement.bind(2, part.lowerBound)
                 statement.bind(3, part.upperBound)
-                statement.bind(4, limit)
-                var count: UInt64 = 0
-                while hasMore, try statement.step() {
-                    let record = try visited(in: statement, &reading)
-                    hasMore = visit(record, record.change)
-                    count += 1
-                }
-                return count
+                return statement
             }
 
             let narrow = Self.narrowFeed(states, backwards: backwards)
-            var (rest, wanted) = (range, UInt64(limit))
             func isNarrow() -> Bool { (rest.upperBound - rest.lowerBound) / 2 < wanted }
+            func visitNarrow(_ part: ClosedRange<UInt64>) throws {
+                let visitor =
+                    try connection?.recordVisitor(database)
+                    ?? RowVisitor(database, columns: Self.recordColumnCount)
+                try visitor.visit(statement(narrow, part)) { row in
+                    try pass(row)
+                    return hasMore && wanted > 0
+                }
+            }
             func visitNext(_ changes: UInt64) throws -> UInt64 {
                 let part = rest.lowerBound...rest.lowerBound + changes - 1
-                let count = try visitRows(of: narrow, part, limit: wanted)
+                let before = wanted
+                try visitNarrow(part)
                 rest = part.upperBound + 1...rest.upperBound
-                wanted -= count
-                return count
+                return before - wanted
             }
             if !backwards, wanted >= Self.sample, !isNarrow() {
                 let isDense = try visitNext(Self.sample) >= Self.sample / 2
                 if isDense, hasMore, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
                 if wanted == 0 || !hasMore { return }
             }
-            let usual = Self.feed(states, backwards: backwards)
-            _ = try visitRows(of: isNarrow() ? narrow : usual, rest, limit: wanted)
+            if isNarrow() { return try visitNarrow(rest) }
+            let usual = try statement(Self.feed(states, backwards: backwards), rest)
+            defer { usual.reset() }
+            usual.bind(4, wanted)
+            while hasMore, try usual.step() { try pass(usual) }
         }
     }
 
@@ -154,7 +165,7 @@ extension SQLiteReader {
     }
 
     /// Returns the record in a row of `recordColumns`; lends it if it is plain and need not be whole.
-    func visited(in row: SQL, _ reading: inout RowReading) throws -> VisitedRecord {
+    func visited(in row: some RowColumns, _ reading: inout RowReading) throws -> VisitedRecord {
         if try fill(from: row, &reading) { return .lent(UnsafePointer(reading.row)) }
         return .whole(try record(in: row))
     }
@@ -171,7 +182,7 @@ extension SQLiteReader {
     ///
     /// Valid until the statement's next step. Returns `false` if the record is a share, shared, deleted or needed
     /// whole.
-    private func fill(from row: SQL, _ reading: inout RowReading) throws -> Bool {
+    private func fill(from row: some RowColumns, _ reading: inout RowReading) throws -> Bool {
         guard reading.wholeTypes != nil, reading.showsLiveOnly || !row.bool(3), row.isNull(11),
             try isLent(row.int(2), &reading)
         else { return false }
@@ -196,7 +207,7 @@ extension SQLiteReader {
         return !isWhole
     }
 
-    private func setAuthors(from row: SQL, _ reading: inout RowReading) throws {
+    private func setAuthors(from row: some RowColumns, _ reading: inout RowReading) throws {
         let columns = AuthorColumns(
             creator: row.int(5),
             creatingDevice: row.unsigned(6),

@@ -6,7 +6,7 @@ import Wire
 /// Reads one committed state of a SQLite store; valid for one access.
 class SQLiteReader: StoreReader {
     let database: Database
-    private let connection: StoreConnection?
+    let connection: StoreConnection?
     var names: StoreNames
     let committedSchema: Schema
     /// The limits and the accumulated cost of queries in this access.
@@ -241,6 +241,8 @@ class SQLiteReader: StoreReader {
         """
     }
 
+    static let recordColumnCount: Int32 = 13
+
     static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
 
     func records(
@@ -268,7 +270,7 @@ class SQLiteReader: StoreReader {
     }
 
     /// Returns the record in a row of `recordColumns`.
-    func record(in row: SQL, withFields: Bool = true) throws -> StoredRecord {
+    func record(in row: some RowColumns, withFields: Bool = true) throws -> StoredRecord {
         var record = StoredRecord(
             name: row.text(1),
             type: try type(row.int(2)),

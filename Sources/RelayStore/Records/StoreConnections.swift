@@ -231,6 +231,7 @@ final class StoreConnection: @unchecked Sendable {
     /// SQLite's data version of the content we know: unchanged since our latest commit, or read since it changed.
     private var knownVersion: UInt32?
     private var hasLooked = false
+    private var visitor: RowVisitor?
 
     /// The thread inside `write`; 0 means none.
     private let user = Atomic<UInt>(0)
@@ -273,6 +274,14 @@ final class StoreConnection: @unchecked Sendable {
         let sql = SQL(statement.sqliteStatement, of: database)
         cached[which.rawValue] = (statement, sql)
         return sql
+    }
+
+    /// Returns the connection's visitor for rows of `SQLiteReader.recordColumns`.
+    func recordVisitor(_ database: Database) throws -> RowVisitor {
+        if let visitor { return visitor }
+        let made = try RowVisitor(database, columns: SQLiteReader.recordColumnCount)
+        visitor = made
+        return made
     }
 
     /// Runs `body` outside of a transaction.
