@@ -65,6 +65,34 @@ import ZoneTesting
         #expect(Set(late) == [.account, .export, .import])
     }
 
+    /// A store that cannot sync by itself says so at once, in an event and in the log.
+    @Test(arguments: [CKError.Code.badContainer, .networkUnavailable, .notAuthenticated])
+    func aStoreThatCannotSyncSaysSo(_ code: CKError.Code) async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let unknown = CKContainer(identifier: "iCloud.nowhere.\(UUID().uuidString)")
+        switch code {
+        case .networkUnavailable: device.network.cut()
+        case .notAuthenticated: for _ in 0..<8 { device.network.fail(.signedOut) }
+        default: break
+        }
+        let lines = Mutex<[String]>([])
+        var conditions = MirrorConditions()
+        conditions.log = { line in lines.withLock { $0.append(line) } }
+        let phone = try await Mirrored(device, isAutomatic: true, conditions: conditions) {
+            if code == .badContainer { $0.cloud?.container = unknown }
+        }
+        var failure: MirrorEvent?
+        for await event in phone.container.events where !event.succeeded {
+            failure = event
+            break
+        }
+        let event = try #require(failure)
+        #expect(event.errorCode == code && event.store == phone.store)
+        #expect(event.message?.contains(code.recoverySuggestion) == true, "\(event.message ?? "")")
+        #expect(lines.withLock(\.count) == 1 && lines.withLock { $0.first?.contains(event.message ?? "?") } == true)
+        await phone.container.close()
+    }
+
     /// A large number of pending changes is reported once, until the number drops.
     @Test func aLargeOutboxIsReportedOnce() async throws {
         let phone = try await phone { $0.cloud?.outboxWarning = 2 }

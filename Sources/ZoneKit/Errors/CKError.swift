@@ -41,19 +41,26 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
             _nsError = NSError(
                 domain: CKErrorDomain,
                 code: Code.internalError.rawValue,
-                userInfo: [NSUnderlyingErrorKey: error]
+                userInfo: [
+                    NSUnderlyingErrorKey: error,
+                    NSLocalizedDescriptionKey: "An operation failed unexpectedly: \(error.localizedDescription)",
+                    NSLocalizedRecoverySuggestionErrorKey: Code.internalError.recoverySuggestion,
+                ]
             )
         }
     }
 
     /// Creates an error with a code.
     ///
-    /// If `userInfo` contains no description, the error explains the code.
+    /// If `userInfo` contains no description or recovery suggestion, the error has those of its code.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         var userInfo = userInfo
         // The app may pass an integer and read a `Double`.
         if let wait = userInfo[CKErrorRetryAfterKey] as? NSNumber { userInfo[CKErrorRetryAfterKey] = wait }
         if userInfo[NSLocalizedDescriptionKey] == nil { userInfo[NSLocalizedDescriptionKey] = code.explanation }
+        if userInfo[NSLocalizedRecoverySuggestionErrorKey] == nil {
+            userInfo[NSLocalizedRecoverySuggestionErrorKey] = code.recoverySuggestion
+        }
         _nsError = NSError(domain: CKErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
 
@@ -72,6 +79,17 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
     /// What happened, and what a person can do about it.
     public var errorDescription: String? {
         (_nsError.userInfo[NSLocalizedDescriptionKey] as? String) ?? code.explanation
+    }
+
+    /// What a person can do about the error.
+    public var recoverySuggestion: String? {
+        (_nsError.userInfo[NSLocalizedRecoverySuggestionErrorKey] as? String) ?? code.recoverySuggestion
+    }
+
+    /// `errorDescription`, followed by `recoverySuggestion` unless it is a part of the description.
+    package var advice: String {
+        let (description, remedy) = (errorDescription ?? "", recoverySuggestion ?? "")
+        return description.contains(remedy) ? description : "\(description) \(remedy)"
     }
 
     /// With `partialFailure`, the error of each failed item, by its ID.
@@ -113,7 +131,7 @@ extension CKError {
             userInfo: [
                 CKPartialErrorsByItemIDKey: errors,
                 NSLocalizedDescriptionKey:
-                    "\(errors.count) items failed. Their errors are in partialErrorsByItemID.",
+                    "\(errors.count) \(errors.count == 1 ? "item" : "items") failed. \(Code.partialFailure.recoverySuggestion)",
             ]
         )
     }
@@ -221,25 +239,89 @@ extension CKError {
 }
 
 extension CKError.Code {
-    /// An explanation for people, used if the relay has sent none.
-    package var explanation: String {
+    /// What happened and what a person can do about it, used if the relay has sent no explanation.
+    package var explanation: String { "\(texts.happened) \(texts.remedy)" }
+
+    /// What a person can do about the error.
+    package var recoverySuggestion: String { texts.remedy }
+
+    private var texts: (happened: String, remedy: String) {
         switch self {
-        case .networkUnavailable: "The network is not available. Retry when it is."
-        case .networkFailure: "The relay could not be reached. Check its address and the network, then retry."
-        case .notAuthenticated: "Sign in first. The container's relay requires a user."
+        case .internalError:
+            (
+                "The relay or the SDK failed unexpectedly.",
+                "Retry later. If it fails again, look for the error's requestUUID in the relay's log."
+            )
+        case .partialFailure: ("Some items failed.", "Handle each error in partialErrorsByItemID.")
+        case .networkUnavailable: ("The network is not available.", "Retry when it is.")
+        case .networkFailure:
+            ("The relay could not be reached.", "Check its address and the network, and that it runs; then retry.")
+        case .badContainer:
+            (
+                "The container does not exist, or no relay is configured for it.",
+                "Check its identifier, and set ZONECAST_URL or call CKContainer.configure(_:) before the first request."
+            )
         case .serviceUnavailable, .requestRateLimited, .zoneBusy:
-            "The relay is busy. Retry after retryAfterSeconds."
-        case .serverRecordChanged: "The record was changed elsewhere. Merge with serverRecord and save again."
-        case .changeTokenExpired: "The change token has expired. Fetch again without one."
-        case .limitExceeded: "The request is too large. Send it in smaller parts."
-        case .zoneNotFound: "The zone does not exist. Save the zone first."
-        case .unknownItem: "The item does not exist. It may have been deleted."
-        case .batchRequestFailed: "Another item of the atomic batch failed. Correct that item and send all again."
+            ("The relay is busy.", "Retry after retryAfterSeconds.")
+        case .missingEntitlement:
+            (
+                "The app lacks something that the container requires.",
+                "Check the API token and the container's settings."
+            )
+        case .notAuthenticated:
+            (
+                "No user is signed in, or the sign-in is no longer valid.",
+                "Sign in again: call CKContainer.signIn(_:), or configure the container with another credential."
+            )
+        case .permissionFailure:
+            ("The user may not do this.", "Ask the owner of the data, or the relay's operator, for permission.")
+        case .unknownItem: ("The item does not exist.", "It may have been deleted. Fetch again.")
+        case .invalidArguments: ("The request contains invalid values.", "Correct them before you send it again.")
+        case .resultsTruncated: ("The results are incomplete.", "Fetch the rest with another request.")
+        case .serverRecordChanged: ("The record was changed elsewhere.", "Merge with serverRecord and save again.")
+        case .serverRejectedRequest:
+            (
+                "The server rejected the request without a reason.",
+                "Check that the address is a relay's, and any proxy before it."
+            )
+        case .assetFileNotFound: ("An asset's file does not exist.", "Assign an asset with an existing file.")
+        case .assetFileModified:
+            ("An asset's file changed during the upload.", "Save again when nothing else writes to the file.")
+        case .incompatibleVersion: ("The app is too old for this container.", "Update the app.")
+        case .constraintViolation: ("A value that must be unique is not unique.", "Change it and save again.")
+        case .operationCancelled: ("The call was cancelled.", "Call again to continue.")
+        case .changeTokenExpired: ("The change token has expired.", "Fetch again without one.")
+        case .batchRequestFailed:
+            ("Another item of the atomic batch failed.", "Correct that item and send all again.")
+        case .badDatabase:
+            ("The database does not support this operation.", "Use the private or the shared database instead.")
+        case .quotaExceeded: ("The storage is full.", "Delete data, or ask the relay's operator for more space.")
+        case .zoneNotFound: ("The zone does not exist.", "Save the zone first.")
+        case .limitExceeded: ("The request is too large.", "Send it in smaller parts.")
+        case .userDeletedZone: ("The user deleted the zone.", "Ask the user before you create it again.")
+        case .tooManyParticipants:
+            ("The share has the maximum number of participants.", "Remove a participant before you add one.")
+        case .alreadyShared:
+            ("A record of the hierarchy is in another share.", "Use that share, or end it before you create one.")
+        case .referenceViolation:
+            (
+                "The target of a reference does not exist, or cannot be deleted.",
+                "Save targets first, and delete the records that refer to them first."
+            )
+        case .managedAccountRestricted:
+            ("The user's organization forbids this.", "Ask the organization's administrator.")
+        case .participantMayNeedVerification:
+            ("The participant is not verified.", "Open the share's link to verify the participant first.")
         case .serverResponseLost:
-            "The connection was lost before the response. The relay may have executed the request."
-        case .operationCancelled: "The call was cancelled."
-        case .partialFailure: "Some items failed. Their errors are in partialErrorsByItemID."
-        default: "CloudKit error \(rawValue) (\(self))."
+            (
+                "The connection was lost before the response. The relay may have executed the request.",
+                "Fetch the items, or send the same request again."
+            )
+        case .assetNotAvailable: ("An asset's file is not available.", "Fetch the record again.")
+        case .accountTemporarilyUnavailable:
+            ("The account cannot be used at the moment.", "Retry later, or sign in again.")
+        case .participantAlreadyInvited:
+            ("The participant has already been invited.", "Use the existing invitation.")
         }
     }
 }

@@ -214,7 +214,12 @@ package actor NoticeMultiplexer {
             connection.credentials.renew(token, generation: helloGeneration)
         case .needsCredentials:
             // A call has renewed the token since the hello, so the refusal does not concern the current one.
-            if connection.credentials.current.webAuthToken != helloToken { client?.credentialsChanged() }
+            guard connection.credentials.current.webAuthToken == helloToken else {
+                client?.credentialsChanged()
+                return
+            }
+            // A fetch gets the reason from the relay, and the app learns that its account has ended.
+            await deliverToAll(.changed(nil, nil))
         case .goodbye: break
         }
     }

@@ -213,9 +213,29 @@ public protocol CKSyncEngineDelegate: AnyObject, Sendable {
         _ context: CKSyncEngine.FetchChangesContext,
         syncEngine: CKSyncEngine
     ) async -> CKSyncEngine.FetchChangesOptions
+
+    /// Called when the engine could not fetch or send automatically, for example because no relay is configured, the
+    /// relay cannot be reached, or it rejects the user's credentials.
+    ///
+    /// This method is not part of CloudKit. The engine retries by itself; `error.localizedDescription` and
+    /// `error.recoverySuggestion` say what a person can do. A failure that persists is reported once, until something
+    /// was fetched or sent. The default implementation does nothing; the SDK also writes one line to its log, with the
+    /// label `zonecast.sdk` of swift-log.
+    ///
+    /// - Parameters:
+    ///   - error: The reason.
+    ///   - syncEngine: The engine.
+    func handleFailure(_ error: CKError, syncEngine: CKSyncEngine) async
 }
 
 extension CKSyncEngineDelegate {
+    /// Does nothing.
+    ///
+    /// - Parameters:
+    ///   - error: The reason.
+    ///   - syncEngine: The engine.
+    public func handleFailure(_ error: CKError, syncEngine: CKSyncEngine) async {}
+
     /// Returns the default options.
     ///
     /// - Parameters:
@@ -235,6 +255,8 @@ package struct SyncConditions: Sendable {
     /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings.engine
+    /// Writes a line about a failure to the log.
+    package var log = FailureLog.standard
     /// Called at named points in the code, so that a test can simulate a crash there.
     package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 

@@ -11,12 +11,20 @@ extension SyncDriver {
         do {
             try await checkAccount()
         } catch {
+            let error = CKError(from: error)
             var outcome = FetchRound.Outcome()
-            outcome.syncFailure = CKError(from: error).syncFailure
-            return handle(.fetchFinished(outcome))
+            outcome.syncFailure = error.syncFailure
+            handle(.fetchFinished(outcome))
+            return await report(error, of: accountEpoch)
         }
+        let epoch = accountEpoch
         let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
-        _ = try? await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
+        do {
+            try await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
+            await report(nil, of: epoch)
+        } catch {
+            await report(CKError(from: error), of: epoch)
+        }
     }
 
     func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {

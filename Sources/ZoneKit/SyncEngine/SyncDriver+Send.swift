@@ -7,12 +7,18 @@ extension SyncDriver {
         do {
             try await checkAccount()
         } catch {
-            return handle(.sendFinished(.init(syncFailure: CKError(from: error).syncFailure)))
+            let error = CKError(from: error)
+            handle(.sendFinished(.init(syncFailure: error.syncFailure)))
+            return await report(error, of: accountEpoch)
         }
-        _ = try? await send(
-            CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()),
-            backingOff: backingOff
-        )
+        let epoch = accountEpoch
+        let context = CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init())
+        do {
+            try await send(context, backingOff: backingOff)
+            await report(nil, of: epoch)
+        } catch {
+            await report(CKError(from: error), of: epoch)
+        }
     }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {

@@ -58,6 +58,7 @@ actor SyncDriver {
     /// The number of record names from fetches in the state that was last delivered.
     private var savedListing = 0
     private var seenChanges: SeenChanges
+    private let failures: FailureLog
 
     init(
         _ configuration: CKSyncEngine.Configuration,
@@ -70,6 +71,7 @@ actor SyncDriver {
         self.conditions = conditions
         database = configuration.database
         delegate = configuration.delegate
+        failures = FailureLog(of: configuration.database, conditions.log)
         isAutomatic = configuration.automaticallySync
         subscriptionID = configuration.subscriptionID ?? configuration.database.changesSubscriptionID
         random = conditions.random
@@ -142,6 +144,18 @@ actor SyncDriver {
                 await delegate.handleEvent(event, syncEngine: engine)
             }
         }
+    }
+
+    /// Reports the end of automatic work to the log and to the delegate.
+    ///
+    /// Work that ended because the user has changed since `epoch` is no failure.
+    func report(_ error: CKError?, of epoch: Int) async {
+        guard let error else { return failures.succeeded() }
+        guard epoch == accountEpoch, failures.failed(error) else { return }
+        await deliveryLock.enter()
+        defer { deliveryLock.leave() }
+        guard !isStopped, let engine, let delegate else { return }
+        await application { await delegate.handleFailure(error, syncEngine: engine) }
     }
 
     /// Delivers the state to the app if it has changed since the last time.

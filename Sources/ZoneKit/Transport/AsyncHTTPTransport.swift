@@ -133,7 +133,7 @@
             let wait = TimeAmount.milliseconds(clientKey.milliseconds)
             var configuration = HTTPClient.Configuration(
                 redirectConfiguration: .disallow,
-                timeout: .init(connect: min(wait, .seconds(30)), read: wait, write: wait),
+                timeout: .init(connect: min(wait, .seconds(10)), read: wait, write: wait),
                 proxy: clientKey.proxy.map { .server(host: $0.host, port: $0.port) },
                 decompression: .enabled(limit: .size(1 << 30))
             )
@@ -190,15 +190,26 @@
             case let error as HTTPClientError where error == .cancelled: self = .cancelled
             case let error as NIOConnectionError: self.init(connecting: error)
             case let error as HTTPClientError where Self.beforeTheRequest.contains(error):
-                self = .unreachable("\(error)")
-            case let error as HTTPClientError: self = .answerLost("\(error)")
+                self = .unreachable(error.shortDescription + ".")
+            case let error as HTTPClientError: self = .answerLost(error.shortDescription + ".")
             case let error as IOError where Self.noNetwork.contains(error.errnoCode): self = .offline
             case let error as IOError where error.errnoCode == ECONNREFUSED: self = .unreachable("\(error)")
             default:
                 // Untrusted certificates and host names that do not match the certificate.
-                let clientKey = String(reflecting: Swift.type(of: error))
-                self = clientKey.hasPrefix("NIOSSL") ? .unreachable("\(error)") : .answerLost("\(error)")
+                let typeName = String(reflecting: Swift.type(of: error))
+                self = typeName.hasPrefix("NIOSSL") ? .unreachable(Self.words(ofTLS: error)) : .answerLost("\(error)")
             }
+        }
+
+        /// Explains a failed handshake.
+        ///
+        /// The library's own text lists source lines of BoringSSL; only the last word of each is a reason.
+        private static func words(ofTLS error: any Error) -> String {
+            let reasons = "\(error)".components(separatedBy: "OPENSSL_internal:").dropFirst().map { part in
+                part.prefix { $0.isUppercase || $0 == "_" }.lowercased().replacing("_", with: " ")
+            }
+            let reason = reasons.first ?? "the relay's certificate is not for this name"
+            return "TLS failed: \(reason). Check the relay's certificate and its address."
         }
 
         private init(connecting error: NIOConnectionError) {

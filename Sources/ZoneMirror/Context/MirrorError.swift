@@ -102,6 +102,28 @@ public struct MirrorError: LocalizedError, Sendable {
         guard case .modelIncompatible(let violations) = code else { return explanation }
         return ([explanation] + violations.map(\.description)).joined(separator: "\n")
     }
+
+    /// What a person can do about the error.
+    public var recoverySuggestion: String? {
+        switch code {
+        case .relay, .timedOut: (underlying as? any LocalizedError)?.recoverySuggestion ?? "Retry later."
+        case .storeAlreadyLoaded, .databaseAlreadyMirrored: "Use the store that is open already."
+        case .storeSyncedElsewhere: "Close the other program, and load the stores again."
+        case .sharedStoreNeedsPrivateStore: "Add a private store of the same container and account."
+        case .unsupportedStoreVersion: "Update the app, or move the store's file away."
+        case .modelIncompatible: "Correct the model as each violation says."
+        case .noStoreForEntity, .unknownStore, .closed: "Call loadStores() with a description of that store."
+        case .unknownProperty, .wrongStore: "Correct the call."
+        case .permissionFailure: "Ask the owner of the data for permission."
+        case .mergeConflict: "Read the objects again, merge, and save."
+        case .invalidName: "Use 1 to 255 printable ASCII characters."
+        case .objectUnavailable: "Fetch again."
+        case .crossStoreRelationship, .crossShareRelationship: "Relate objects of one store and one share only."
+        case .alreadyShared: "Use the existing share, or stop sharing first."
+        case .tooManyObjects: "Share fewer objects, or raise the limit of the call."
+        case .storage: "Check the disk's space and the file's permissions, then retry."
+        }
+    }
 }
 
 extension CKError {
@@ -123,7 +145,7 @@ extension CKError {
     }
 
     /// What happened and what to do about it, including for local file errors.
-    var advice: String? { storageCause.map { MirrorError(from: $0).explanation } ?? errorDescription }
+    var explanation: String { storageCause.map { MirrorError(from: $0).explanation } ?? advice }
 }
 
 /// An object that was changed in two ways from a common base.

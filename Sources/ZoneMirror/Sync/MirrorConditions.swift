@@ -9,6 +9,8 @@ package struct MirrorConditions: Sendable {
     /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings.engine
+    /// Writes a line about a failure to the log.
+    package var log = FailureLog.standard
     /// Whether the mirrors sync on their own and not only when called.
     package var isAutomatic = true
     /// The minimum interval between polls of a public database.
@@ -31,6 +33,7 @@ package struct MirrorConditions: Sendable {
         random = world.random
         wallClock = world.wallClock
         schedule = world.schedule
+        log = world.log
         crashPoint = { try world.crashPoint($0.rawValue) }
     }
 }

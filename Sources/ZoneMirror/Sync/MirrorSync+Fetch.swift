@@ -29,10 +29,15 @@ extension MirrorSync {
         } catch {
             var outcome = FetchRound.Outcome()
             outcome.syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
-            lastError = error
-            return handle(.fetchFinished(outcome))
+            handle(.fetchFinished(outcome))
+            return await report(error, as: .import)
         }
-        try? await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
+        do {
+            try await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
+            await report(nil)
+        } catch {
+            await report(CKError(from: error))
+        }
     }
 
     func fetchNow(prioritized: [ZoneID] = []) async throws {

@@ -103,17 +103,19 @@ extension MirrorSync {
         do throws(CKError) {
             try await checkAccount()
         } catch {
-            lastError = error
             hasPollFailed = true
             let syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
-            return perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
+            perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
+            return await report(error, as: .poll)
         }
         await refreshRights()
         do throws(CKError) {
             try await pollPages(type, since)
             await removeConfirmedDuplicates()
+            await report(nil)
         } catch {
             lastError = error
+            await report(error)
         }
     }
 

@@ -125,10 +125,15 @@ extension MirrorSync {
         do {
             try await checkAccount()
         } catch {
-            lastError = error
-            return handle(.sendFinished(.init(syncFailure: error.syncFailure)))
+            handle(.sendFinished(.init(syncFailure: error.syncFailure)))
+            return await report(error, as: .export)
         }
-        _ = try? await send(backingOff: backingOff)
+        do {
+            _ = try await send(backingOff: backingOff)
+            await report(nil)
+        } catch {
+            await report(CKError(from: error))
+        }
     }
 
     /// Sends all unsent changes.

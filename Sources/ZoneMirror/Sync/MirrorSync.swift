@@ -73,6 +73,7 @@ actor MirrorSync {
     var schemaCheckTask: Task<Void, Never>?
     private var storedRetryDelay: Double?
     private var seenChanges: SeenChanges
+    private let failures: FailureLog
     /// The user and time of the last fetch of permissions in a public database.
     var lastRightsFetch: (generation: Int, at: Date)?
     /// The objects whose changes are being sent.
@@ -91,6 +92,7 @@ actor MirrorSync {
         self.conditions = conditions
         self.broadcaster = broadcaster
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
+        failures = FailureLog(of: link.database, conditions.log)
         account = AccountCheck(file: file, link: link, changed: accountChanged)
         noticeListener = NoticeListener(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
@@ -365,7 +367,7 @@ extension MirrorSync {
             ended: now,
             succeeded: error == nil,
             errorCode: error?.code,
-            message: error?.advice,
+            message: error?.explanation,
             done: done,
             total: nil,
             bytes: bytes,
@@ -377,6 +379,16 @@ extension MirrorSync {
             return event
         }
         broadcaster.post(written ?? event)
+    }
+}
+
+extension MirrorSync {
+    /// Reports the end of automatic work to the log; with `kind`, a failure also in an event, unless the work has noted
+    /// one itself.
+    func report(_ error: CKError?, as kind: MirrorEvent.Kind? = nil) async {
+        guard let error else { return failures.succeeded() }
+        guard !isStopped, error != AccountCheck.anotherUser else { return }
+        if failures.failed(error), let kind { await note(kind, error: error) }
     }
 }
 

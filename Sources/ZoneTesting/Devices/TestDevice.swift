@@ -85,6 +85,8 @@ public final class TestDevice: Sendable {
         var conditions = SyncConditions()
         conditions.time = Scheduler(clock, testEnvironment: testEnvironment)
         conditions.random = RandomGenerator { random.number() }
+        // The test injects the failures.
+        conditions.log = { _ in }
         let clockError = run.clockError
         conditions.wallClock = { clock.date.addingTimeInterval(clockError.value.inSeconds) }
         conditions.crashPoint = { name in
