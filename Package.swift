@@ -164,7 +164,7 @@ var package = Package(
                 ),
             ]
         ),
-        .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb, grdbSQLite]),
+        .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb, grdbSQLite], exclude: ["Documentation"]),
         // Both sides in one process.
         .ours(
             "ZoneTesting",

@@ -160,6 +160,47 @@ import ZoneTesting
         if relayMoves || order != .sendsFirst { try await check(world, ["2 tickets"]) }
     }
 
+    /// An object joins a share that ends on another device before the object's record has moved: it keeps the record.
+    @Test(arguments: Order.allCases, [true, false])
+    func anObjectThatJoinsAnEndingShareIsKept(_ order: Order, _ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        let (phone, laptop) = (world.phone, world.laptop)
+        try await world.shareWithBoth()
+        let trip = try #require(try phone.note)
+        let context = phone.context()
+        let other = SharedNote(id: "other", title: "Other")
+        try context.insert(other)
+        try context.insert(Memo(text: "9 map", note: other))
+        try context.save()
+        for app in [phone, laptop] { try await app.sync() }
+        let memo = try #require(try context.fetch(Memo.self, \.text == "9 map").first)
+        try context.edit(Memo.self, memo.id) { $0.note = ToOne(trip) }
+        try context.save()
+        // The object is assigned to the share, and no request gets through.
+        for operation in ["records/move", "records/modify"] {
+            phone.device.network.fail(request: 1, of: operation, by: .unreachable)
+        }
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        phone.device.network.failNothing()
+        let share = try #require(try await laptop.container.fetchShares(in: laptop.mine).first)
+        try await laptop.container.stopSharing(share, in: laptop.mine)
+        try await sync(phone, order)
+        try await world.settle()
+        for app in [phone, laptop] {
+            let memos = try app.context().fetch(Memo.self, sortedBy: .ascending(\.text))
+            #expect(memos.map(\.text) == ["1 passport", "2 tickets", "9 map"], "\(app.device.name)")
+            #expect(memos.allSatisfy { $0.note.target == "trip" }, "\(app.device.name)")
+        }
+        // The relay has each record once.
+        var names: [String] = []
+        for zone in try await phone.device.privateDatabase.allRecordZones() where zone.zoneID.zoneName != "_defaultZone"
+        {
+            let page = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+            names += page.modificationResultsByID.keys.map(\.recordName)
+        }
+        #expect(Set(names).count == 5 && names.count == 5, "\(names)")
+    }
+
     /// An object that is deleted locally during a move is deleted from both zones.
     @Test(arguments: Order.allCases, [true, false])
     func anObjectDeletedDuringAMoveIsDeleted(_ order: Order, _ relayMoves: Bool) async throws {

@@ -267,7 +267,7 @@ struct Diary: SyncedRecord, Equatable {
         try context.save()
         try await phone.container.sendChanges()
         let seen = try await phone.container.database(of: phone.store)?.read { db in
-            try String.fetchAll(db, sql: "SELECT name FROM mirror_record WHERE tag = '0'")
+            try String.fetchAll(db, sql: "SELECT name FROM mirror_record WHERE state = 'outdated'")
         }
         #expect(seen == [])
         try await phone.container.fetchChanges()

@@ -93,7 +93,7 @@ private struct Explainer {
         // An unsent change is newer than a refused one.
         if let row = try OutboxRow.find(db, oid) { return try pending(row) }
         if let refused = try refusal(oid) { return refused }
-        guard let known = try KnownRecord.find(db, oid: oid), known.tag != nil else {
+        guard let known = try KnownRecord.find(db, oid: oid), known.state.isInZone else {
             guard let table = file.mapping.tables[object.entity], try table.row(db, oid) != nil else {
                 throw MirrorError.unavailable(.init(entity: object.entity, id: oid))
             }
@@ -166,7 +166,7 @@ private struct Explainer {
                 next: "The relay's response confirms or rejects it."
             )
         }
-        if row.blockReason != nil {
+        if row.state != .ready {
             return Explanation(
                 state: .pending,
                 since: since,
@@ -210,11 +210,11 @@ extension MirroredContainer {
     public func record(for object: ObjectID) async throws(MirrorError) -> CKRecord? {
         guard let store = object.store else { return nil }
         return try await reading(store) { db in
-            guard let known = try KnownRecord.find(db, oid: object.name.text), known.tag != nil,
+            guard let known = try KnownRecord.find(db, oid: object.name.text), known.state.isInZone,
                 let zone = try KnownZone.find(db, id: known.zone)
             else { return nil }
             let record = try known.record(db, in: zone.zone)
-            return CKRecord(state: RecordState(record, id: CKRecord.ID(record.id)))
+            return CKRecord(state: ZoneKit.RecordState(record, id: CKRecord.ID(record.id)))
         }
     }
 
@@ -239,7 +239,7 @@ extension MirroredContainer {
 extension KnownRecord {
     /// Returns the record as the relay had it last.
     func record(_ db: Database, in zone: ZoneID) throws -> Record {
-        var record = Record(id: RecordID(name, in: zone), type: type, fields: allFields(), changeTag: tag)
+        var record = Record(id: RecordID(name, in: zone), type: type, fields: allFields(), changeTag: changeTag)
         let sql = "SELECT created, creator, modified, modifier, parent, share FROM mirror_record WHERE id = ?"
         guard let row = try Row.fetchOne(db, sql: sql, arguments: [id]) else { return record }
         func stamp(_ at: Int64?, _ by: String?) -> Record.Stamp? {
@@ -250,7 +250,7 @@ extension KnownRecord {
         record.modified = stamp(row[2], row[3])
         record.parent = row[4]
         record.share = row[5]
-        if isLocked { record.encryptedFields = Set(record.fields.filter { ZoneSeal.isSealed($0.value) }.keys) }
+        record.encryptedFields = encryptedFields().filter { record.fields[$0].map { ZoneSeal.isSealed($0) } ?? false }
         return record
     }
 }
@@ -295,7 +295,7 @@ extension MirroredContainer {
                 )
             }
             guard let pending = try OutboxRow.find(db, object.name.text) else { return }
-            try OutboxRow.drop(db, object.name.text)
+            try RecordTable(db).discardChange(of: object.name.text)
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 let current = try table.row(db, object.name.text)

@@ -125,15 +125,11 @@ struct Permissions {
         }
         guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
         let row = try oid.flatMap { oid in
-            try Row.fetchOne(
-                db.cachedStatement(
-                    sql: "SELECT zone, tag, creator, share, name, type FROM mirror_record WHERE oid = ?"
-                ),
-                arguments: [oid]
-            )
+            let sql = "SELECT zone, state, creator, share, name, type FROM mirror_record WHERE oid = ?"
+            return try Row.fetchOne(db.cachedStatement(sql: sql), arguments: [oid])
         }
-        let tag: String? = row?[1]
-        let stage: Facts.Stage = oid == nil ? .temporary : tag == nil ? .unexported : .exported
+        let isInZone = (row?[1] as String?).flatMap { RecordState(rawValue: $0) }?.isInZone ?? false
+        let stage: Facts.Stage = oid == nil ? .temporary : isInZone ? .exported : .unexported
         switch scope {
         case .private: return facts(stage, .privateStore)
         case .public:
@@ -152,7 +148,7 @@ struct Permissions {
         case .shared:
             let zone: Int64? = row?[0]
             let share: String? = row?[3]
-            let canWrite = try zone.map { try ShareCache.canWrite(db, zone: $0, record: tag == nil ? nil : row?[4]) }
+            let canWrite = try zone.map { try ShareCache.canWrite(db, zone: $0, record: isInZone ? row?[4] : nil) }
             return facts(stage, .sharedStore(canWrite: canWrite ?? true, isRoot: share != nil))
         }
     }
@@ -186,7 +182,7 @@ struct Permissions {
         }
         guard file.scope == .shared else { return true }
         return try KnownZone.find(db, id: known.zone)?.isEnding == false
-            && !InvisibleRecords.contain(db, zone: known.zone, known.name)
+            && known.state != .invisible
     }
 
     func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }

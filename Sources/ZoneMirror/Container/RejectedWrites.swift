@@ -60,7 +60,7 @@ extension MirroredContainer {
                     "The model no longer has \(refused.entity), or the values to write are unknown."
                 )
             }
-            try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+            try Refusals.decided(db, write.id)
         }
         if let sync = sync(store) { await sync.outboxChanged() }
     }
@@ -74,7 +74,7 @@ extension MirroredContainer {
         let (file, now) = (stores.file(store), conditions.wallClock())
         try await writing(store) { db in
             guard let refused = try RefusedRow.find(db, write.id) else { return }
-            try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+            try Refusals.decided(db, write.id)
             if let file { try refused.revertObject(db, file, at: now) }
         }
     }
@@ -156,9 +156,9 @@ struct RefusedRow {
         if operation == .delete {
             if current != nil {
                 try table.delete(db, oid)
-            } else if known?.tag != nil, try OutboxRow.find(db, oid) == nil {
+            } else if known?.state.isInZone == true, try OutboxRow.find(db, oid) == nil {
                 // If the deletion was kept, there is no row left for a statement to delete.
-                try OutboxRow.add(db, oid, entity: entity, .delete)
+                try RecordTable(db).queue(oid, entity: entity, .delete)
             }
             return true
         }
@@ -193,11 +193,11 @@ struct RefusedRow {
         }
         if let share {
             let type = file.mapping.recordType(of: table)
-            try KnownRecord.reserve(db, zone: share, name: name, oid: oid, entity: entity, type: type)
+            try RecordTable(db).address(zone: share, name: name, oid: oid, entity: entity, type: type)
         }
         if current == nil { for pair in pairs { try pair.restore(db, file.mapping, share: share) } }
         // If the object kept the change, no statement has changed its row.
-        if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
+        if try OutboxRow.find(db, oid) == nil { try RecordTable(db).queue(oid, entity: entity, .save) }
         return true
     }
 
@@ -226,7 +226,7 @@ struct RefusedRow {
     private func isObsolete(_ current: [DatabaseValue]?, _ known: KnownRecord?) -> Bool {
         switch operation {
         case .delete: known.map { $0.serverFields() != base ?? [:] } ?? false
-        case .save: base == nil ? known?.tag != nil : current == nil
+        case .save: base == nil ? known?.state.isInZone == true : current == nil
         }
     }
 }
@@ -286,7 +286,7 @@ struct RefusedPair: Codable {
             try form.insertIfNew(db, id, ends.map(\.databaseValue)), let share, try KnownRecord.find(db, oid: id) == nil
         else { return }
         let type = mapping.recordType(of: form)
-        try KnownRecord.reserve(db, zone: share, name: id, oid: id, entity: table, type: type)
+        try RecordTable(db).address(zone: share, name: id, oid: id, entity: table, type: type)
     }
 
     private static func isHere(

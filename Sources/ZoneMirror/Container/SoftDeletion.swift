@@ -96,7 +96,7 @@ extension MirroredContainer {
         let now = conditions.wallClock()
         return try await writing(file.id) { db in
             let left = try (gone + parted).compactMap { before in
-                try KnownRecord.find(db, oid: before.oid).flatMap { $0.tag == before.tag ? $0 : nil }
+                try KnownRecord.find(db, oid: before.oid).flatMap { $0.changeTag == before.tag ? $0 : nil }
             }
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
@@ -111,16 +111,16 @@ extension MirroredContainer {
     }
 
     /// The id of an object whose record the relay no longer has, and the record's last known version.
-    private typealias Stray = (oid: String, tag: String)
+    private typealias Stray = (oid: String, tag: String?)
 
     /// Returns the records of some tables of one type that the relay no longer has.
     private func strays(_ tables: [TableLayout], in file: StoreFile) async throws(MirrorError) -> [Stray] {
         guard let cloud = file.description.cloud, let form = tables.first else { return [] }
         // Read first: records created or changed while all names are being read may not be among those.
         let known = try await reading(file.id) { db in
-            let sql = "SELECT oid, name, tag FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
-            return try Set(tables.map(\.name)).flatMap { try Row.fetchAll(db, sql: sql, arguments: [$0]) }
-                .map { (oid: $0[0] as String, name: $0[1] as String, tag: $0[2] as String) }
+            let sql = "SELECT oid FROM mirror_record WHERE entity = ? AND state IN \(RecordTable.inZone)"
+            return try Set(tables.map(\.name)).flatMap { try String.fetchAll(db, sql: sql, arguments: [$0]) }
+                .compactMap { oid in try KnownRecord.find(db, oid: oid).map { (oid, $0.name, $0.changeTag) } }
         }
         // The relay does not know the type of a many-to-many relationship before the first link was created.
         if form.entity == nil, known.isEmpty { return [] }
@@ -144,7 +144,7 @@ extension MirroredContainer {
             throw MirrorError(from: error)
         }
         let names = there
-        return known.filter { !names.contains($0.name) }.map { ($0.oid, $0.tag) }
+        return known.filter { !names.contains($0.1) }.map { ($0.0, $0.2) }
     }
 
     /// Returns the size and contents of a store; a public store holds the whole database.

@@ -157,10 +157,7 @@ struct SaveWriter {
         }
         try reserve(item, table, in: zone)
         guard let parent = home?.parent else { return }
-        try db.execute(
-            sql: "UPDATE mirror_record SET parent = ? WHERE oid = ? AND tag IS NULL",
-            arguments: [parent, item.key.id]
-        )
+        try RecordTable(db).setParent(parent, of: item.key.id)
     }
 
     /// Merges a new object with one of the same name from another device that was imported before this save.
@@ -330,8 +327,7 @@ extension SaveWriter {
                 "\(object) belongs to a share that this user may only read. Ask its owner for write permission."
             )
         }
-        try KnownRecord.reserve(
-            db,
+        try RecordTable(db).address(
             zone: zone,
             name: item.key.id,
             oid: item.key.id,

@@ -59,7 +59,7 @@ struct Hierarchies {
     /// Returns whether a record is in a hierarchy, or is new and will be; its own parent is determined then.
     private func isInHierarchy(_ name: String, _ zone: Int64, _ seen: inout Set<String>) throws -> Bool {
         if try ShareCache.name(db, zone: zone, record: name) != nil { return true }
-        guard let known = try KnownRecord.find(db, zone: zone, name: name), known.tag == nil, let oid = known.oid,
+        guard let known = try KnownRecord.find(db, zone: zone, name: name), !known.state.isInZone, let oid = known.oid,
             let table = known.entity.flatMap({ file.mapping.tables[$0] }), let row = try table.row(db, oid),
             let parent = try parent(of: oid, names.toRelay(row, table, oid, db), table, &seen)
         else { return false }
@@ -76,8 +76,7 @@ struct Hierarchies {
     /// Stores the parent of a record that is about to be sent, so that its own children count as part of the
     /// hierarchy.
     func note(_ parent: String, of oid: String) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_record SET parent = ? WHERE oid = ? AND tag IS NULL")
-            .execute(arguments: [parent, oid])
+        try RecordTable(db).setParent(parent, of: oid)
     }
 
     /// Returns the root record of a share, or of the zone's only share.

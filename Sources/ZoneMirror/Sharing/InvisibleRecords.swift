@@ -5,48 +5,30 @@ import ZoneKit
 /// Records of another user's zone that still exist but are no longer visible to this user.
 ///
 /// A store that keeps copies leaves their objects in place until a round has fetched all changes. Only then is it
-/// known whether the whole zone has ended, and linked objects are copied together. A table stores them meanwhile, so
-/// that a crash loses none. See SharingRules.md, "The end of a share".
+/// known whether the whole zone has ended, and linked objects are copied together. See SharingRules.md, "The end of a
+/// share".
 enum InvisibleRecords {
-    static func note(_ db: Database, _ known: KnownRecord) throws {
-        try db.execute(
-            sql: "INSERT OR IGNORE INTO mirror_departed(zone, name) VALUES (?, ?)",
-            arguments: [known.zone, known.name]
-        )
-    }
-
-    /// Forgets a record that is visible again or whose object is gone.
-    static func forget(_ db: Database, zone: Int64, _ name: String) throws {
-        try db.cachedStatement(sql: "DELETE FROM mirror_departed WHERE zone = ? AND name = ?")
-            .execute(arguments: [zone, name])
-    }
-
-    static func forgetAll(_ db: Database, zone: Int64) throws {
-        try db.execute(sql: "DELETE FROM mirror_departed WHERE zone = ?", arguments: [zone])
-    }
+    private static let areInvisible = "d.\(RecordTable.unsettled) AND d.state = '\(RecordState.invisible.rawValue)'"
 
     static func exist(_ db: Database) throws -> Bool {
-        try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_departed)") ?? false
-    }
-
-    static func contain(_ db: Database, zone: Int64, _ name: String) throws -> Bool {
-        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_departed WHERE zone = ? AND name = ?)"
-        return try Bool.fetchOne(db, sql: sql, arguments: [zone, name]) ?? false
+        try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_record d WHERE \(areInvisible))") ?? false
     }
 
     static func names(_ db: Database, zone: Int64) throws -> Set<String> {
-        try String.fetchSet(db, sql: "SELECT name FROM mirror_departed WHERE zone = ?", arguments: [zone])
+        let sql = "SELECT d.name FROM mirror_record d WHERE d.zone = ? AND \(areInvisible)"
+        return try String.fetchSet(db, sql: sql, arguments: [zone])
     }
 
-    /// Returns the departed records that have appeared in another zone of the same owner; their objects are still
+    /// Returns the invisible records that have appeared in another zone of the same owner; their objects are still
     /// here.
     static func visibleInOtherZones(_ db: Database, zone: Int64) throws -> Set<String> {
         try String.fetchSet(
             db,
             sql: """
-                SELECT d.name FROM mirror_departed d JOIN mirror_record r ON r.name = d.name AND r.zone <> d.zone
+                SELECT d.name FROM mirror_record d JOIN mirror_record r ON r.name = d.name AND r.zone <> d.zone
                 JOIN mirror_zone z ON z.id = r.zone
-                WHERE d.zone = ? AND r.tag IS NOT NULL AND z.owner = (SELECT owner FROM mirror_zone WHERE id = d.zone)
+                WHERE d.zone = ? AND \(areInvisible) AND r.state IN \(RecordTable.inZone)
+                AND z.owner = (SELECT owner FROM mirror_zone WHERE id = d.zone)
                 """,
             arguments: [zone]
         )
@@ -62,10 +44,7 @@ extension Importer {
 
     /// Handles a record that was not deleted but became invisible to this user; its unsent changes are dropped.
     func lostVisibility(of known: KnownRecord) throws {
-        if keepsCopies, known.oid != nil {
-            hasInvisibleRecords = true
-            return try InvisibleRecords.note(db, known)
-        }
+        if keepsCopies, known.oid != nil { return try records.hide(known) }
         try removeInvisible(known)
     }
 
@@ -73,9 +52,8 @@ extension Importer {
     func removeInvisible(_ known: KnownRecord) throws {
         if let oid = known.oid, hasOutbox, try OutboxRow.find(db, oid) != nil {
             dropped.append(oid)
-            try OutboxRow.drop(db, oid)
+            try records.discardChange(of: oid)
         }
-        try InvisibleRecords.forget(db, zone: known.zone, known.name)
         try remove(known, keepingPending: false)
     }
 
@@ -118,11 +96,9 @@ extension MirrorSync {
                 try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                     let importer = try Importer(db, file, transaction: transaction, now: now)
                     for name in names {
-                        guard try InvisibleRecords.contain(db, zone: zone.id, name) else { continue }
-                        try InvisibleRecords.forget(db, zone: zone.id, name)
-                        if let known = try KnownRecord.find(db, zone: zone.id, name: name) {
-                            try importer.removeInvisible(known)
-                        }
+                        guard let known = try KnownRecord.find(db, zone: zone.id, name: name), known.state == .invisible
+                        else { continue }
+                        try importer.removeInvisible(known)
                     }
                     return importer.dropped.isEmpty ? [] : [.droppedChanges(importer.dropped)]
                 }

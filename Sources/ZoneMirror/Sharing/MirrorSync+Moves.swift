@@ -209,7 +209,7 @@ extension MirrorSync {
     }
 
     /// Deletes originals if they are unchanged since they were copied; returns the names of those that are gone.
-    private func delete(_ originals: ArraySlice<ShareMoves.Original>, in zone: ZoneID) async throws -> [String] {
+    private func delete(_ originals: ArraySlice<RecordTable.Original>, in zone: ZoneID) async throws -> [String] {
         let writes = originals.map { original in
             ClientRequest.Write(original.tag == nil ? .forceDelete : .delete, original.name, changeTag: original.tag)
         }
@@ -241,7 +241,7 @@ extension MirrorSync {
         if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
         return try await reassigning { db in
             guard let known = try KnownZone.find(db, zone) else { return [] }
-            try ShareMoves.drop(db, zone: known.id, to: try KnownZone.make(db, target).id)
+            try RecordTable(db).dropWhenEmpty(zone: known.id, movingTo: try KnownZone.make(db, target).id)
             return try ShareMoves.empty(db, zone: known.id, file: file).objects
         }
     }

@@ -20,8 +20,7 @@ extension MirrorSync {
         }
         let news = try await file.pool.write { db in
             let home = try KnownZone.make(db, zone)
-            try KnownRecord.store(
-                db,
+            try RecordTable(db).store(
                 record,
                 zone: home.id,
                 oid: nil,

@@ -102,7 +102,7 @@ struct UnsharedLinkedObjects {
         let found = try linkedGroups()
         try State.set(db, .unsharedLinkedObjects, found.isEmpty ? nil : Stage.found.rawValue)
         for object in found.flatMap(\.objects) {
-            try OutboxRow.add(db, object.name.text, entity: object.entity, .save)
+            try RecordTable(db).queue(object.name.text, entity: object.entity, .save)
         }
     }
 

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Records
+import SyncCore
 
 /// The application's tables and the triggers that record every change to them, whichever statement makes it.
 ///
@@ -162,7 +163,7 @@ struct EntityTables {
             WHEN \(Self.notImporting) AND NOT \(isReplaced("new.id", table)) BEGIN
             \(nameChecks(text))
             \(change("new.id", text, .insert, names: "NULL"))
-            \(outbox("new.id", text, "save"))
+            \(isMirrored ? RecordTable.queueing("new.id", text, .save) : "")
             \(editTimes(table, isInsert: true))
             END
             """,
@@ -170,7 +171,7 @@ struct EntityTables {
             CREATE TRIGGER \("mirror_\(table.name)_update".quoted) AFTER UPDATE ON \(name)
             WHEN \(Self.notImporting) AND (\(changed.isEmpty ? "0" : changed.joined(separator: " OR "))) BEGIN
             \(change("new.id", text, .update, names: changedNames))
-            \(outbox("new.id", text, "save"))
+            \(isMirrored ? RecordTable.queueing("new.id", text, .save) : "")
             \(droppedLinks(table))
             \(editTimes(table, isInsert: false))
             END
@@ -179,8 +180,8 @@ struct EntityTables {
             CREATE TRIGGER \("mirror_\(table.name)_delete".quoted) AFTER DELETE ON \(name)
             WHEN \(Self.notImporting) AND NOT \(isReplaced("old.id", table)) BEGIN
             \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
-            \(outbox("old.id", text, "delete"))
-            \(dropUnsentDeletion)
+            \(isMirrored ? RecordTable.queueing("old.id", text, .delete) : "")
+            \(isMirrored ? RecordTable.droppingUnsentDeletion : "")
             \(isMirrored ? "DELETE FROM mirror_link WHERE oid = old.id;" : "")
             \(isMirrored && !table.lastEditWinsColumns.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
             END
@@ -214,30 +215,7 @@ struct EntityTables {
             WHERE length(new.id) NOT BETWEEN 1 AND 255 OR new.id GLOB '*[^ -~]*' OR new.id = \(Share.zoneWideName.literal);
             SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is not yet deleted on the \
             relay. Give each object of a mirrored store a unique name.')
-            WHERE EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = new.id AND entity <> \(entity))
-            OR EXISTS (SELECT 1 FROM mirror_record WHERE oid = new.id AND entity <> \(entity));
-            """
-    }
-
-    /// Queues an operation on a record, replacing an earlier one in the same place of the queue.
-    private func outbox(_ id: String, _ entity: String, _ operation: String) -> String {
-        guard isMirrored else { return "" }
-        return """
-            INSERT INTO mirror_outbox(place, oid, entity, op, version)
-            VALUES (last_insert_rowid(), \(id), \(entity), '\(operation)', last_insert_rowid())
-            ON CONFLICT(oid) DO UPDATE SET op = excluded.op, version = excluded.version, held = NULL;
-            """
-    }
-
-    /// Removes the deletion of a record that was never sent.
-    ///
-    /// A record that moves between zones was sent under its old address.
-    private var dropUnsentDeletion: String {
-        guard isMirrored else { return "" }
-        return """
-            DELETE FROM mirror_outbox WHERE oid = old.id AND isAttempted = 0
-            AND NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND tag IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM mirror_move WHERE oid = old.id);
+            WHERE \(RecordTable.isIDOfOtherEntity(than: entity));
             """
     }
 
@@ -634,7 +612,7 @@ extension EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_\(event.lowercased())_owner".quoted) BEFORE \(event) ON \(table.name.quoted)
             WHEN \(Self.notImporting)
-            AND EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = old.id AND account IS NOT NULL) BEGIN
+            AND \(RecordTable.hasOtherUsersChange) BEGIN
             SELECT RAISE(ABORT, 'Another user has an unsent change to this object. It cannot be changed until that change is sent.');
             END
             """

@@ -43,13 +43,7 @@ struct ExistingObjects {
             return try db.execute(sql: "DELETE FROM mirror_transaction WHERE id = ?", arguments: [transaction])
         }
         if !wasMirrored { try checkNames(transaction) }
-        try db.execute(
-            sql: """
-                INSERT OR IGNORE INTO mirror_outbox(place, oid, entity, op, version)
-                SELECT seq, oid, entity, 'save', seq FROM mirror_change WHERE txn = ? ORDER BY seq
-                """,
-            arguments: [transaction]
-        )
+        try RecordTable(db).queue(changesOf: transaction)
         try nameRecords(transaction)
         if count > 0 { try State.set(db, .existingObjects, count) }
     }
@@ -97,8 +91,7 @@ struct ExistingObjects {
         let zone = try KnownZone.make(db, home)
         for (oid, entity) in odd {
             guard let table = file.mapping.tables[entity] else { continue }
-            try KnownRecord.reserve(
-                db,
+            try RecordTable(db).address(
                 zone: zone.id,
                 name: RecordName().text,
                 oid: oid,

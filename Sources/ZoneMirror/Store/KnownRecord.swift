@@ -6,12 +6,8 @@ import ZoneKit
 
 /// The mirror's bookkeeping for one record: its address, its version and the contents the relay had last.
 struct KnownRecord {
-    /// A change tag that no record has, so that the next fetched version is always imported.
-    static let unseen = "0"
-    /// A change tag for a record that, according to its old zone, has moved to this zone but was not fetched here yet.
-    ///
-    /// Like `unseen`, no record has it.
-    static let awaited = "00"
+    /// A change tag that no record has: the relay answers with its own version.
+    private static let noVersion = "0"
 
     var id: Int64
     var zone: Int64
@@ -20,16 +16,15 @@ struct KnownRecord {
     var oid: String?
     var entity: String?
     var type: String
-    /// The change tag; `nil` before the first save and after the relay has lost the record.
+    var state: RecordState
+    /// The version that the store has, in the states that have one.
     var tag: String?
     var fields: [UInt8]?
-    /// Whether some values were encrypted with a key that this device does not have.
-    var isLocked: Bool
     /// The record name of its parent in a hierarchy.
     var parent: String?
 
     private static let select =
-        "SELECT id, zone, name, oid, entity, type, tag, fields, isLocked, parent FROM mirror_record WHERE "
+        "SELECT id, zone, name, oid, entity, type, state, tag, fields, parent FROM mirror_record WHERE "
     private static let byName = select + "zone = ? AND name = ?"
     private static let byIdentity = select + "oid = ?"
 
@@ -40,9 +35,9 @@ struct KnownRecord {
         oid = row.optionalText(3)
         entity = row.optionalText(4)
         type = row.text(5)
-        tag = row.optionalText(6)
-        fields = row.optionalBytes(7)
-        isLocked = row.bool(8)
+        state = RecordState(rawValue: row.text(6)) ?? .outdated
+        tag = row.optionalText(7)
+        fields = row.optionalBytes(8)
         parent = row.optionalText(9)
     }
 
@@ -65,16 +60,18 @@ struct KnownRecord {
         return try Int64.fetchOne(statement, arguments: [oid])
     }
 
+    /// The change tag with which to change or delete the record; `nil` if the relay does not have it in this zone.
+    var changeTag: String? { state.isInZone ? tag ?? Self.noVersion : nil }
+
     /// The fields that the relay had last, without values that this device cannot decrypt.
     func serverFields() -> [String: FieldValue] {
-        isLocked ? allFields().filter { !ZoneSeal.isSealed($0.value) } : allFields()
+        let (fields, encrypted) = Self.parse(fields)
+        return encrypted.isEmpty
+            ? fields : fields.filter { !encrypted.contains($0.key) || !ZoneSeal.isSealed($0.value) }
     }
 
     /// The fields that the relay had last, with encrypted values as they were received.
     func allFields() -> [String: FieldValue] { Self.decode(fields) }
-
-    /// Whether the record belongs in this zone but has not been seen there yet.
-    var isMoving: Bool { tag == nil || tag == Self.unseen || tag == Self.awaited }
 
     /// The fields that the relay's schema keeps encrypted, whether or not they could be decrypted.
     func encryptedFields() -> Set<String> { Self.parse(fields).encrypted }
@@ -105,90 +102,21 @@ struct KnownRecord {
         return Data(FieldsJSON.encode(entries))
     }
 
-    /// Adds the row for a record that is about to be sent for the first time.
-    static func reserve(_ db: Database, zone: Int64, name: String, oid: String, entity: String, type: String) throws {
-        let sql = """
-            INSERT INTO mirror_record(zone, name, oid, entity, type) VALUES (?, ?, ?, ?, ?)
-            ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity
-            """
-        try db.cachedStatement(sql: sql).run([
-            zone.databaseValue, name.databaseValue, oid.databaseValue, entity.databaseValue, type.databaseValue,
-        ])
-    }
-
-    /// Stores a record that the relay sent.
-    static func store(
-        _ db: Database,
-        _ record: Record,
-        zone: Int64,
-        oid: String?,
-        entity: String?,
-        fields: Data,
-        seen: Int64
-    ) throws {
-        let sql = """
-            INSERT INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier, parent,
-                share, fields, seen, isLocked)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity, type = excluded.type,
-                tag = excluded.tag, created = excluded.created, creator = excluded.creator,
-                modified = excluded.modified, modifier = excluded.modifier, parent = excluded.parent,
-                share = excluded.share, fields = excluded.fields, seen = excluded.seen, isLocked = excluded.isLocked
-            """
-        try db.cachedStatement(sql: sql).run([
-            zone.databaseValue, record.id.recordName.databaseValue, oid.databaseValue, entity.databaseValue,
-            record.type.databaseValue, record.changeTag.databaseValue,
-            (record.created?.at.milliseconds).databaseValue, (record.created?.by.recordName).databaseValue,
-            (record.modified?.at.milliseconds).databaseValue, (record.modified?.by.recordName).databaseValue,
-            record.parent.databaseValue, record.share.databaseValue, fields.databaseValue, seen.databaseValue,
-            record.isLocked.databaseValue,
-        ])
-    }
-
-    /// Stores a record's fields and change tag, and nothing else.
-    static func store(_ db: Database, fields: Data, tag: String, of id: Int64) throws {
-        let sql = "UPDATE mirror_record SET fields = ?, tag = ? WHERE id = ?"
-        try db.cachedStatement(sql: sql).execute(arguments: [fields, tag, id])
-    }
-
     /// Returns the record's name in another zone: a new one if that zone already has a record of this name.
     func name(in zone: Int64, _ db: Database) throws -> String {
         try Self.find(db, zone: zone, name: name) == nil ? name : RecordName().text
     }
 
-    /// Forgets the version of a record that the relay no longer has; its object, if kept, is new to the relay.
-    static func forgetVersion(_ db: Database, id: Int64) throws {
-        try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])
-    }
-
-    /// Forgets the version but keeps the fields that the model does not know, so that the record can be created again
-    /// with them.
-    func forgetVersion(_ db: Database, _ mapping: RecordMapping) throws {
-        let unknown = entity.flatMap { mapping.tables[$0] }.map { unknownFields(mapping, $0) } ?? [:]
-        guard !unknown.isEmpty else { return try Self.forgetVersion(db, id: id) }
-        try db.execute(
-            sql: "UPDATE mirror_record SET tag = NULL, fields = ?, isLocked = 0 WHERE id = ?",
-            arguments: [Self.encode(unknown, encrypted: encryptedFields()), id]
-        )
-    }
-
-    /// Forgets the version but keeps also these fields of the model, because other devices may create the record again
-    /// too.
+    /// The values to compare with if the record is created again: fields that the model does not know, so that they are
+    /// sent too, and of the model's own those in `kept`.
     ///
-    /// The kept values are the base that shows what this device and the others have changed since.
-    func forgetVersion(_ db: Database, _ mapping: RecordMapping, keeping kept: Set<String>) throws {
-        guard !kept.isEmpty, let table = entity.flatMap({ mapping.tables[$0] }) else {
-            return try forgetVersion(db, mapping)
-        }
+    /// If other devices may create the record again too, the kept values show what this device and the others have
+    /// changed since.
+    func baseForNewRecord(_ mapping: RecordMapping, keeping kept: Set<String> = []) -> Data? {
+        guard let table = entity.flatMap({ mapping.tables[$0] }) else { return nil }
         let base = unknownFields(mapping, table).merging(serverFields().filter { kept.contains($0.key) }) { $1 }
-        try db.execute(
-            sql: "UPDATE mirror_record SET tag = NULL, fields = ?, isLocked = 0 WHERE id = ?",
-            arguments: [Self.encode(base, encrypted: encryptedFields().intersection(base.keys)), id]
-        )
-    }
-
-    static func remove(_ db: Database, id: Int64) throws {
-        try db.cachedStatement(sql: "DELETE FROM mirror_record WHERE id = ?").execute(arguments: [id])
+        guard !base.isEmpty || !kept.isEmpty else { return nil }
+        return Self.encode(base, encrypted: encryptedFields().intersection(base.keys))
     }
 }
 

@@ -163,6 +163,11 @@ enum UnresolvedLinks {
         return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [name]) ?? false
     }
 
+    /// Looks for the targets of an object's links in another zone from now on.
+    static func move(_ db: Database, of oid: String, to zone: Int64) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?").execute(arguments: [zone, oid])
+    }
+
     static func forget(_ db: Database, of oid: String, _ column: String) throws {
         let sql = "DELETE FROM mirror_link WHERE oid = ? AND col = ?"
         try db.cachedStatement(sql: sql).execute(arguments: [oid, column])

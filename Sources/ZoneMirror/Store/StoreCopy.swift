@@ -43,7 +43,7 @@ struct StoreCopy {
 
     private func remove(_ name: String, of table: TableLayout, _ db: Database) throws {
         try table.delete(db, name)
-        try OutboxRow.drop(db, name)
+        try RecordTable(db).discardChange(of: name)
     }
 
     private func insert(_ rows: [(TableLayout, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {

@@ -3,16 +3,16 @@ import GRDB
 
 /// The mirror's own tables, beside the application's.
 enum StoreTables {
-    /// The version of the first released tables and triggers; files from before the first release have none.
+    /// The version of the oldest files that are converted.
     private static let baseline = 1
 
     /// The version that this library reads and writes.
     static var version: Int { baseline + migrations.count }
 
-    /// The statements that lead from each version to the next; one that was released must never be changed.
-    private static let migrations: [String] = []
+    /// Lead from each version to the next; one that was released must never be changed.
+    private static let migrations: [@Sendable (Database) throws -> Void] = [RecordTable.convertFromFlags]
 
-    /// Creates the tables in a new file, or runs the migrations that a file lacks.
+    /// Creates the tables in a new file, or runs the migrations that a file lacks, in the caller's transaction.
     ///
     /// `mirror_local` is one row: whether the current transaction is an import, which the triggers ignore, and the
     /// number of the transaction in the history.
@@ -23,10 +23,9 @@ enum StoreTables {
             let found = Int(try State.number(db, .version) ?? 0)
             guard (baseline...version).contains(found) else { throw error(name, found) }
             guard found < version else { return }
-            for migration in migrations.dropFirst(found - baseline) { try db.execute(sql: migration) }
+            for migration in migrations.dropFirst(found - baseline) { try migration(db) }
         } else {
             try db.execute(sql: sql)
-            for migration in migrations { try db.execute(sql: migration) }
             try db.execute(
                 sql: """
                     INSERT INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)));
@@ -61,20 +60,10 @@ enum StoreTables {
             isThere INTEGER NOT NULL DEFAULT 0, isUnfetched INTEGER NOT NULL DEFAULT 0,
             sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL, isEnding INTEGER NOT NULL DEFAULT 0,
             copies TEXT, UNIQUE(name, owner));
-        CREATE TABLE mirror_record(
-            id INTEGER PRIMARY KEY, zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT, entity TEXT,
-            type TEXT NOT NULL, tag TEXT, created INTEGER, creator TEXT, modified INTEGER, modifier TEXT,
-            parent TEXT, share TEXT, fields BLOB, seen INTEGER NOT NULL DEFAULT 0,
-            isLocked INTEGER NOT NULL DEFAULT 0, UNIQUE(zone, name));
-        CREATE UNIQUE INDEX mirror_record_oid ON mirror_record(oid) WHERE oid IS NOT NULL;
+        \(RecordTable.definition)
         CREATE TABLE mirror_share(
             zone INTEGER NOT NULL, name TEXT NOT NULL, details BLOB NOT NULL, permission TEXT,
             PRIMARY KEY(zone, name)) WITHOUT ROWID;
-        CREATE TABLE mirror_outbox(
-            place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
-            version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
-            held TEXT, error TEXT, code INTEGER, account TEXT);
-        CREATE INDEX mirror_record_alias ON mirror_record(oid) WHERE oid IS NOT NULL AND oid <> name;
         CREATE TABLE mirror_sent(
             zone INTEGER PRIMARY KEY, body BLOB NOT NULL, items BLOB NOT NULL, tries INTEGER NOT NULL);
         CREATE TABLE mirror_link(
@@ -109,10 +98,6 @@ enum StoreTables {
             oid TEXT NOT NULL, col TEXT NOT NULL, seconds REAL NOT NULL, exact TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;
         CREATE INDEX mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
-        CREATE TABLE mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
-            dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));
-        CREATE TABLE mirror_departed(
-            zone INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY(zone, name)) WITHOUT ROWID;
         CREATE TABLE mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
             isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0, keys TEXT NOT NULL) WITHOUT ROWID;
         """

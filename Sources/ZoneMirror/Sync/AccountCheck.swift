@@ -105,7 +105,9 @@ actor AccountCheck {
     private func switchUser(from previous: String?, to user: String?) async throws(CKError) {
         do {
             try await file.pool.write { db in
-                try OutboxRow.switchUser(db, from: previous, to: user)
+                if let previous, previous != user { try SentRequest.removeAll(db) }
+                try RecordTable(db).switchUser(from: previous, to: user)
+                try Refusals.switchUser(db, from: previous, to: user)
                 if let user, user != previous { try State.set(db, .account, user) }
             }
         } catch {

@@ -29,39 +29,19 @@ struct BulkInserter {
     /// The application's tables that received rows.
     private(set) var touched: Set<String> = []
     private let db: Database
-    private let record: BoundStatement
+    private let records: RecordTable.Inserter
     private let change: BoundStatement
     private var rows: [String: BoundStatement] = [:]
 
     init(_ db: Database) throws {
         self.db = db
-        record = try BoundStatement(
-            db,
-            """
-            INSERT OR IGNORE INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier,
-                parent, share, fields, seen, isLocked)
-            VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0)
-            """
-        )
+        records = try RecordTable.Inserter(db)
         change = try BoundStatement(db, "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, 1)")
     }
 
     /// Inserts the record's bookkeeping; returns `false` if a record of this name exists.
     func record(_ new: Record, _ zone: KnownZone, _ entity: String, _ fields: [UInt8]) throws -> Bool {
-        record.bind(1, zone.id)
-        record.bind(2, new.id.recordName)
-        record.bind(3, entity)
-        record.bind(4, new.type)
-        record.bind(5, new.changeTag)
-        record.bind(6, new.created?.at.milliseconds)
-        record.bind(7, new.created?.by.recordName)
-        record.bind(8, new.modified?.at.milliseconds)
-        record.bind(9, new.modified?.by.recordName)
-        record.bind(10, new.parent)
-        record.bind(11, new.share)
-        record.bind(12, fields)
-        record.bind(13, zone.sweep)
-        return try record.run() > 0
+        try records.insert(new, zone, entity, fields)
     }
 
     /// Inserts the object's row; returns `false` if an object of this id exists.
@@ -91,6 +71,6 @@ struct BulkInserter {
     }
 
     func forget(_ name: String, in zone: KnownZone) throws {
-        try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ? AND name = ?", arguments: [zone.id, name])
+        try records.remove(name, in: zone)
     }
 }

@@ -46,6 +46,7 @@ struct Exporter {
     let file: StoreFile
     let names: RecordNameTranslator
     private let hierarchies: Hierarchies
+    var records: RecordTable { RecordTable(db) }
 
     init(_ db: Database, _ file: StoreFile) throws {
         self.db = db
@@ -100,7 +101,7 @@ struct Exporter {
     func makesRoom(_ row: OutboxRow) throws -> Bool {
         if row.operation == .delete { return true }
         guard let table = file.mapping.tables[row.entity], let known = try KnownRecord.find(db, oid: row.oid),
-            known.tag != nil, let values = try table.row(db, row.oid)
+            known.state.isInZone, let values = try table.row(db, row.oid)
         else { return false }
         let mine = file.mapping.fields(of: try names.toRelay(values, table, row.oid, db), in: table)
         let base = known.serverFields()
@@ -115,17 +116,17 @@ struct Exporter {
     private func outgoing(_ row: OutboxRow, _ batch: inout Batch) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else {
             let reason = "The model no longer has \(row.entity). The change is sent when it has the entity again."
-            try block(row.oid, reason, as: "noTable", code: CKError.Code.incompatibleVersion.rawValue)
+            try records.hold(row.oid, .entityMissing, reason, code: CKError.Code.incompatibleVersion.rawValue)
             return nil
         }
         let known = try KnownRecord.find(db, oid: row.oid)
         let home = try known.flatMap { try KnownZone.find(db, id: $0.zone) }
         guard home?.isEnding != true else {
-            try block(row.oid, "Its zone no longer exists. The mirror is searching for its new zone.")
+            try wait(row.oid, "Its zone no longer exists. The mirror is searching for its new zone.")
             return nil
         }
         guard let zone = home?.zone ?? file.homeZone else {
-            try block(
+            try wait(
                 row.oid,
                 "A new object in a shared store must be related to a shared object or assigned to a share."
             )
@@ -135,15 +136,15 @@ struct Exporter {
         var write: ClientRequest.Write
         var large: [String: String] = [:]
         if row.operation == .delete {
-            guard let known, known.tag != nil || row.isAttempted else {
-                try OutboxRow.drop(db, row.oid)
-                if let known { try KnownRecord.remove(db, id: known.id) }
+            guard let known, known.state.mayBeInZone else {
+                try records.discardChange(of: row.oid)
+                if let known { try records.remove(known) }
                 return nil
             }
             // If the record has another version than known here, it may have moved or been changed by somebody else:
             // the merge policy decides.
-            write = ClientRequest.Write(known.tag == nil ? .forceDelete : .delete, known.name)
-            write.changeTag = known.tag
+            write = ClientRequest.Write(known.state.isInZone ? .delete : .forceDelete, known.name)
+            write.changeTag = known.changeTag
         } else {
             guard let made = try save(row, table, known, zone) else { return nil }
             (write, large) = made
@@ -160,7 +161,7 @@ struct Exporter {
         _ zone: ZoneID
     ) throws -> (ClientRequest.Write, large: [String: String])? {
         guard let values = try table.row(db, row.oid) else {
-            try OutboxRow.drop(db, row.oid)
+            try records.discardChange(of: row.oid)
             return nil
         }
         let type = known?.type ?? file.mapping.recordType(of: table)
@@ -175,12 +176,12 @@ struct Exporter {
             table.columns.filter { $0.attribute?.isEncrypted == true }.map { file.mapping.field($0) }
         )
         let companions = large(mine, table)
-        guard let tag = known?.tag else {
+        guard let tag = known?.changeTag else {
             // Includes the fields that a newer program wrote into the record.
             let unknown = known?.unknownFields(file.mapping, table) ?? [:]
             write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
             if !unknown.isEmpty { write.encrypted.formUnion(known?.encryptedFields().intersection(unknown.keys) ?? []) }
-            if !row.isAttempted { try reserve(row, known, zone, type) }
+            try createSent(row, known, zone, type)
             if let parent = try hierarchies.parent(of: row.oid, relayed, table) {
                 write.parent = .some(parent)
                 try hierarchies.note(parent, of: row.oid)
@@ -205,7 +206,7 @@ struct Exporter {
             write.parent = .some(nil)
         }
         if write.fields.isEmpty, write.parent == nil {
-            try OutboxRow.drop(db, row.oid)
+            try records.discardChange(of: row.oid)
             return nil
         }
         // Edit times are sent only together with other changes.
@@ -263,27 +264,19 @@ struct Exporter {
         return table.columns.map { file.mapping.field($0) }
     }
 
-    private func reserve(_ row: OutboxRow, _ known: KnownRecord?, _ zone: ZoneID, _ type: String) throws {
-        if known == nil {
+    private func createSent(_ row: OutboxRow, _ known: KnownRecord?, _ zone: ZoneID, _ type: String) throws {
+        if let known {
+            if known.state.after(.createSent).state == known.state { return }
+        } else {
             let home = try KnownZone.make(db, zone)
-            try KnownRecord.reserve(
-                db,
-                zone: home.id,
-                name: row.oid,
-                oid: row.oid,
-                entity: row.entity,
-                type: type
-            )
+            try records.address(zone: home.id, name: row.oid, oid: row.oid, entity: row.entity, type: type)
         }
-        try db.cachedStatement(sql: "UPDATE mirror_outbox SET isAttempted = 1 WHERE oid = ?")
-            .run([row.oid.databaseValue])
+        try records.createSent(row.oid)
     }
 
-    func block(_ oid: String, _ reason: String, as wait: String = "waiting", code: Int? = nil) throws {
-        try db.execute(
-            sql: "UPDATE mirror_outbox SET held = ?, error = ?, code = ? WHERE oid = ?",
-            arguments: [wait, reason, code, oid]
-        )
+    /// Holds a change back until what it depends on is there.
+    func wait(_ oid: String, _ reason: String, code: Int? = nil) throws {
+        try records.hold(oid, .dependencyMissing, reason, code: code)
     }
 
     private static func size(of write: ClientRequest.Write, without large: [String: String]) -> Int {
@@ -329,7 +322,7 @@ extension Exporter {
         let ends = try newEnds(row, table, known)
         guard !ends.isEmpty else { return .staysInZone }
         let home = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id }
-        if let known, known.tag != nil, known.zone != home {
+        if let known, known.state.isInZone, known.zone != home {
             let others = try ends.compactMap { try KnownRecord.zone(db, oid: $0) }
             if others.contains(where: { $0 != known.zone && $0 != home }) { return .spansShares(known.zone) }
         }
@@ -342,14 +335,14 @@ extension Exporter {
         guard let zone = zones.first else { return .staysInZone }
         guard zones.count == 1 else { return .spansShares(zone) }
         let (oid, type) = (object.name.text, file.mapping.recordType(of: table))
-        try KnownRecord.reserve(db, zone: zone, name: oid, oid: oid, entity: table.name, type: type)
+        try records.address(zone: zone, name: oid, oid: oid, entity: table.name, type: type)
         return .staysInZone
     }
 
     /// The objects that an object is linked to now, but not in the record that the relay had last.
     private func newEnds(_ row: OutboxRow, _ table: TableLayout, _ known: KnownRecord?) throws -> [String] {
         guard let values = try table.row(db, row.oid) else { return [] }
-        let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
+        let base = file.mapping.row(of: known?.state.isInZone == true ? known?.serverFields() ?? [:] : [:], in: table)
         let mine = try names.toRelay(values, table, row.oid, db)
         return table.links.filter { mine[$0] != base[$0] && table.columns[$0].link?.stopsSharing != true }
             .compactMap { String.fromDatabaseValue(values[$0]) }
@@ -390,10 +383,13 @@ extension Exporter {
     func saved(_ item: Outgoing, as record: Record) throws {
         guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
         if let zone = try KnownZone.find(db, item.zone), zone.id != known.zone {
-            return try ShareMoves.savedInFormerZone(db, record, of: item.oid, from: zone.id, to: known.zone)
+            return try records.originalSaved(
+                .init(zone: zone.id, name: record.id.recordName, tag: record.changeTag),
+                of: known
+            )
         }
         // A record that was created again consists of what was sent, without the fields of the record before it.
-        let table = known.tag == nil ? file.mapping.tables[item.entity] : nil
+        let table = known.state.isInZone ? nil : file.mapping.tables[item.entity]
         var fields = table.map { known.unknownFields(file.mapping, $0) } ?? known.allFields()
         let encrypted = record.encryptedFields.union(item.write.encrypted)
         for (name, value) in item.write.fields {
@@ -402,13 +398,8 @@ extension Exporter {
         // The response to a repeated write is the current record, which somebody else may have changed since. Until
         // that version is imported, this device knows only its own.
         if Self.isForeign(record, after: fields, item.write) {
-            try KnownRecord.store(
-                db,
-                fields: KnownRecord.encode(fields, encrypted: encrypted),
-                tag: KnownRecord.unseen,
-                of: known.id
-            )
-            return try OutboxRow.confirmed(db, item.oid, version: item.version)
+            try records.superseded(known, fields: KnownRecord.encode(fields, encrypted: encrypted))
+            return try records.confirm(item.oid, version: item.version)
         }
         // The relay returns the encrypted value; the store keeps the plain one.
         for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
@@ -417,8 +408,7 @@ extension Exporter {
         kept.id.recordName = known.name
         // A full fetch under way may already have passed this record, so mark it as seen.
         let sweep = try KnownZone.find(db, id: known.zone)?.sweep ?? 0
-        try KnownRecord.store(
-            db,
+        try records.store(
             kept,
             zone: known.zone,
             oid: item.oid,
@@ -426,7 +416,7 @@ extension Exporter {
             fields: KnownRecord.encode(fields, encrypted: encrypted),
             seen: sweep
         )
-        try OutboxRow.confirmed(db, item.oid, version: item.version)
+        try records.confirm(item.oid, version: item.version)
     }
 
     /// Returns whether a saved record differs from what was sent, as far as they can be compared.
@@ -450,16 +440,15 @@ extension Exporter {
         if let known = try KnownRecord.find(db, oid: item.oid) {
             // An object that was created again with this id meanwhile is new to the relay.
             if try OutboxRow.find(db, item.oid)?.operation == .save {
-                try KnownRecord.forgetVersion(db, id: known.id)
+                try records.vanished(known)
             } else {
-                try KnownRecord.remove(db, id: known.id)
+                try records.remove(known)
             }
         }
-        try OutboxRow.confirmed(db, item.oid, version: item.version)
+        try records.confirm(item.oid, version: item.version)
     }
 
     func failed(_ item: Outgoing, _ error: CKError, counts: Bool = true) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + ?, error = ?, code = ? WHERE oid = ?")
-            .execute(arguments: [counts ? 1 : 0, error.errorDescription, error.errorCode, item.oid])
+        try records.failed(item.oid, error.errorDescription, code: error.errorCode, counts: counts)
     }
 }

@@ -115,7 +115,7 @@ extension Importer {
             guard let table = mapping.tables[entity], table.entity == nil, try canDelete(oid) else { continue }
             try table.delete(db, oid)
             try UnresolvedLinks.forget(db, of: oid)
-            try OutboxRow.add(db, oid, entity: entity, .delete)
+            try records.queue(oid, entity: entity, .delete)
             hasOutbox = true
         }
     }
@@ -132,7 +132,7 @@ extension Importer {
         for (other, column) in mapping.incoming[table.name] ?? [] where other.entity != nil {
             guard let position = other.index[column] else { continue }
             for source in try objectsWithClearedLink(other, column, in: transaction) {
-                guard let relayed = try KnownRecord.find(db, oid: source), relayed.tag != nil,
+                guard let relayed = try KnownRecord.find(db, oid: source), relayed.state.isInZone,
                     mapping.row(of: relayed.serverFields(), in: other)[position] == known.name.databaseValue,
                     try names.pointsBack(other.columns[position], from: oid, to: source, db)
                 else { continue }
@@ -172,10 +172,9 @@ extension Importer {
         try table.update(db, source, row)
         try note(table, source, .update, names: table.columns[position].name)
         // A request under way does not contain the link.
-        let sql = "UPDATE mirror_outbox SET version = ? WHERE oid = ?"
-        try db.execute(sql: sql, arguments: [db.lastInsertedRowID, source])
+        try records.renumber(source, db.lastInsertedRowID)
         let mine = mapping.roundTripped(try names.toRelay(row, table, source, db), in: table)
-        if mine == mapping.row(of: known.serverFields(), in: table) { try OutboxRow.drop(db, source) }
+        if mine == mapping.row(of: known.serverFields(), in: table) { try records.discardChange(of: source) }
         if hasLinks { try resolveLinks(to: known.name, zone: known.zone, as: source, table) }
     }
 
@@ -189,7 +188,7 @@ extension Importer {
         for row in try Row.fetchAll(db, sql: sql) {
             let (pair, entity, transaction): (String, String, Int64?) = (row[0], row[1], row[2])
             guard let table = mapping.tables[entity], table.entity == nil,
-                let record = try KnownRecord.find(db, oid: pair), record.tag != nil
+                let record = try KnownRecord.find(db, oid: pair), record.state.isInZone
             else { continue }
             let ends = mapping.row(of: record.serverFields(), in: table)
             let local = try names.toLocal(ends, table, of: (record.name, pair), zone: record.zone, db)
@@ -200,7 +199,7 @@ extension Importer {
                 known[transaction] = deleted
                 if deleted.isDisjoint(with: local.values.compactMap { String.fromDatabaseValue($0) }) { continue }
             }
-            try OutboxRow.drop(db, pair)
+            try records.discardChange(of: pair)
             try revert(pair, table, try table.row(db, pair))
         }
     }

@@ -31,7 +31,7 @@ extension Importer {
         for dropped in outcome.dropped {
             try decide(table, oid, dropped, resolved == nil ? .policy(policy) : .resolver)
         }
-        if values == arrived, !keepsOutboxRow { try OutboxRow.drop(db, oid) }
+        if values == arrived, !keepsOutboxRow { try records.discardChange(of: oid) }
         return values
     }
 
@@ -81,7 +81,7 @@ extension Importer {
     ///
     /// Then two equal changes count as two, for example an increment on each of two devices. If both sides created the
     /// object, they count as one.
-    private static func hasCommonBase(_ known: KnownRecord?) -> Bool { known?.tag != nil }
+    private static func hasCommonBase(_ known: KnownRecord?) -> Bool { known?.state.isInZone == true }
 
     /// Returns the times at which the properties of the imported record were edited.
     ///

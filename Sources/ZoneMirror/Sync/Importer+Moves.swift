@@ -21,11 +21,10 @@ extension Importer {
         guard let before = try KnownRecord.find(db, oid: name), before.entity == table.name,
             try mayLeave(before, for: zone), try isSame(record, theirs, as: before, table)
         else { return nil }
-        try KnownRecord.remove(db, id: before.id)
-        if hasInvisibleRecords { try InvisibleRecords.forget(db, zone: before.zone, before.name) }
-        try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
-        try db.execute(sql: "DELETE FROM mirror_move WHERE oid = ? AND dropsZone = 0", arguments: [name])
-        try OutboxRow.unblock(db, name)
+        try records.remove(before)
+        try records.forgetOriginals(of: name)
+        try records.release(name)
+        try UnresolvedLinks.move(db, of: name, to: zone.id)
         try update(table, name, theirs, before, zone)
         leftZones.insert(before.zone)
         try UnsharedLinkedObjects.markPossible(db)
@@ -62,7 +61,7 @@ extension Importer {
             guard let old = try KnownZone.find(db, id: before.zone), old.zone.owner == zone.zone.owner else {
                 return false
             }
-            return try old.isEnding || hasInvisibleRecords && InvisibleRecords.contain(db, zone: old.id, before.name)
+            return old.isEnding || before.state == .invisible
         case .public, nil: return false
         }
     }
@@ -73,20 +72,11 @@ extension Importer {
         if let there = try KnownRecord.find(db, zone: zone.id, name: known.name), there.id != known.id {
             return try remove(known)
         }
-        try db.execute(
-            sql: "UPDATE mirror_record SET zone = ?, tag = ?, parent = NULL, share = NULL, seen = ? WHERE id = ?",
-            arguments: [zone.id, KnownRecord.awaited, zone.sweep, known.id]
-        )
-        if let oid = known.oid {
-            try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, oid])
-            try db.execute(sql: "DELETE FROM mirror_move WHERE oid = ? AND dropsZone = 0", arguments: [oid])
-            try OutboxRow.unblock(db, oid)
-        }
+        try records.expect(known, in: zone)
         try db.execute(
             sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
             arguments: [zone.id]
         )
-        try State.set(db, .awaitsRecords, "1")
         try UnsharedLinkedObjects.markPossible(db)
         awaitingZones.insert(zone.id)
         count += 1
@@ -105,36 +95,28 @@ extension Importer {
         guard let moving = try target(ofOriginal: record.id.recordName, zone), moving.entity == table.name,
             let oid = moving.oid, let home = try KnownZone.find(db, id: moving.zone)
         else { return false }
-        try db.execute(
-            sql: "UPDATE mirror_move SET tag = ? WHERE zone = ? AND name = ? AND dropsZone = 0",
-            arguments: [record.changeTag, zone.id, record.id.recordName]
-        )
+        try records.originalChanged(.init(zone: zone.id, name: record.id.recordName, tag: record.changeTag))
         keepsOutboxRow = true
         defer { keepsOutboxRow = false }
         // A copy that was already sent lacks the new changes.
-        if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: table.name, .save) }
+        if try OutboxRow.find(db, oid) == nil { try records.queue(oid, entity: table.name, .save) }
         try update(table, oid, theirs, moving, home)
-        if moving.tag == nil {
-            try db.execute(
-                sql: "UPDATE mirror_record SET fields = ? WHERE id = ?",
-                arguments: [KnownRecord.encode(record.fields, encrypted: record.encryptedFields), moving.id]
-            )
+        if !moving.state.isInZone {
+            try records.setBase(KnownRecord.encode(record.fields, encrypted: record.encryptedFields), of: moving)
         }
         return true
     }
 
     /// Handles a record that this device was about to move but that is gone.
     func originalIsGone(_ name: String, _ zone: KnownZone, movedTo targetZone: String?) throws {
-        guard let moving = try target(ofOriginal: name, zone) else { return }
-        try db.execute(
-            sql: "DELETE FROM mirror_move WHERE zone = ? AND name = ? AND dropsZone = 0",
-            arguments: [zone.id, name]
-        )
+        guard var moving = try target(ofOriginal: name, zone) else { return }
+        try records.originalGone(.init(zone: zone.id, name: name), of: moving)
         // If the copy has arrived, this device itself deleted the original.
-        guard moving.tag == nil else { return }
+        guard !moving.state.isInZone else { return }
+        moving.state = moving.state.after(.originalGone).state
         if let targetZone { return try expect(moving, in: try KnownZone.make(db, ZoneID(targetZone))) }
         guard let oid = moving.oid, let table = moving.entity.flatMap({ mapping.tables[$0] }) else {
-            return try KnownRecord.remove(db, id: moving.id)
+            return try records.remove(moving)
         }
         // If only the move was pending, the deletion wins.
         let mine = try table.row(db, oid).map { mapping.roundTripped(try names.toRelay($0, table, oid, db), in: table) }

@@ -26,8 +26,6 @@ final class Importer {
     var hasLinks: Bool
     /// Whether objects of this store are moving to other zones.
     let hasMoves: Bool
-    /// Whether some records are no longer visible to this user and their objects wait for the end of the round.
-    var hasInvisibleRecords: Bool
     /// Objects whose unsent changes are dropped because access to them has ended.
     var dropped: [String] = []
     /// Zones whose records have appeared in another zone; pages of them that were read earlier are out of date.
@@ -37,6 +35,7 @@ final class Importer {
     /// Whether a merged object stays in the outbox even if it contains no change of the user.
     var keepsOutboxRow = false
     let names: RecordNameTranslator
+    var records: RecordTable { RecordTable(db) }
 
     init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
         self.db = db
@@ -48,7 +47,6 @@ final class Importer {
         hasOutbox = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_outbox)") ?? false
         hasLinks = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_link)") ?? false
         hasMoves = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_move)") ?? false
-        hasInvisibleRecords = try file.scope == .shared && InvisibleRecords.exist(db)
         names = try RecordNameTranslator(db)
     }
 
@@ -114,9 +112,8 @@ final class Importer {
     /// Imports one record; `again` means that values of a known version have become readable.
     func importRecord(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
-        if hasInvisibleRecords, !again { try InvisibleRecords.forget(db, zone: zone.id, record.id.recordName) }
-        if let known, let tag = known.tag, tag == record.changeTag, !again {
-            if zone.sweep != 0 { try mark(known, zone.sweep) }
+        if let known, let tag = known.tag, tag == record.changeTag, known.state != .invisible, !again {
+            if zone.sweep != 0 { try records.markSeen(known, zone.sweep) }
             return
         }
         let fields = KnownRecord.encode(record.fields, encrypted: record.encryptedFields)
@@ -131,12 +128,13 @@ final class Importer {
         if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
         // This device has begun to move the record: values encrypted with the old zone's key must be encrypted with
         // this one's.
-        let needsResealing = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
+        let needsResealing =
+            !record.encryptedFields.isEmpty && known?.state.hasVersion == false && file.scope == .private
         keepsOutboxRow = needsResealing
         defer { keepsOutboxRow = false }
         let oid = try place(theirs, record, known, table, zone)
         let (id, seen) = (zone.id, zone.sweep)
-        try KnownRecord.store(db, record, zone: id, oid: oid, entity: table.name, fields: fields, seen: seen)
+        try records.store(record, zone: id, oid: oid, entity: table.name, fields: fields, seen: seen)
         guard needsResealing, hasOutbox, try OutboxRow.find(db, oid) != nil else { return }
         try ShareMoves.reseal(db, zone: zone.id, record.id.recordName, file)
     }
@@ -148,15 +146,11 @@ final class Importer {
         if let known, let left, hasOutbox, try OutboxRow.find(db, left) != nil {
             // Only a model with this type can merge the pending change, and it needs the version that the change is
             // based on.
-            try db.execute(
-                sql: "UPDATE mirror_record SET tag = ?, seen = ? WHERE id = ?",
-                arguments: [KnownRecord.unseen, zone.sweep, known.id]
-            )
-            return
+            return try records.superseded(known, seen: zone.sweep)
         }
         let entity = left == nil ? nil : known?.entity
         let (seen, id) = (zone.sweep, zone.id)
-        try KnownRecord.store(db, record, zone: id, oid: left, entity: entity, fields: fields, seen: seen)
+        try records.store(record, zone: id, oid: left, entity: entity, fields: fields, seen: seen)
     }
 
     /// Writes the row to its table and returns the object's id.
@@ -195,11 +189,6 @@ final class Importer {
         return other
     }
 
-    private func mark(_ known: KnownRecord, _ sweep: Int64) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_record SET seen = ? WHERE id = ?")
-            .execute(arguments: [sweep, known.id])
-    }
-
     // MARK: Updates and merges
 
     func update(
@@ -214,7 +203,7 @@ final class Importer {
         guard let current = try table.row(db, oid) else {
             // Deleted here but not yet on the relay.
             if pending?.operation == .delete, try !restoresDeletedObject(table, oid, theirs, known, zone) { return }
-            try OutboxRow.drop(db, oid)
+            try records.discardChange(of: oid)
             _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
             return try note(table, oid, .insert, names: nil)
         }
@@ -246,7 +235,6 @@ final class Importer {
         }
         if let targetZone { return try expect(known, in: try KnownZone.make(db, ZoneID(targetZone))) }
         if isInvisible { return try lostVisibility(of: known) }
-        if hasInvisibleRecords { try InvisibleRecords.forget(db, zone: zone.id, name) }
         try remove(known)
         try dropPairs(with: name, zone: zone.id)
     }
@@ -260,21 +248,20 @@ final class Importer {
             try noteShare(in: zone, .delete)
         }
         guard let oid = known.oid, let table = try known.entity.flatMap({ try self.table(named: $0) }) else {
-            return try KnownRecord.remove(db, id: known.id)
+            return try records.remove(known)
         }
         let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
         let acceptsDeletion = file.description.cloud?.acceptsDeletions ?? false
         if keepingPending, pending?.operation == .save, !acceptsDeletion,
             PropertyMerge.keepsObjectDeletedInStore(policy) == true
         {
-            try OutboxRow.unblock(db, oid)
-            return try known.forgetVersion(db, mapping)
+            return try records.vanished(known, base: known.baseForNewRecord(mapping))
         }
         if pending?.operation == .save { try editLostToDeletion(table, oid, known, acceptsDeletion) }
-        try OutboxRow.drop(db, oid)
+        try records.discardChange(of: oid)
         try noteDeletion(table, oid)
         try deleteRow(table, oid, named: known.name)
-        try KnownRecord.remove(db, id: known.id)
+        try records.remove(known)
     }
 
     /// Returns an entity's table, even if the model no longer has the entity: its objects are still in the file and
@@ -289,14 +276,14 @@ final class Importer {
         guard zone.sweep != 0 else { return }
         let gone = try String.fetchAll(
             db,
-            sql: "SELECT name FROM mirror_record WHERE zone = ? AND seen <> ? AND tag IS NOT NULL",
+            sql: """
+                SELECT name FROM mirror_record WHERE zone = ? AND seen <> ?
+                AND state IN \(RecordTable.list { $0.isInZone && $0 != .invisible })
+                """,
             arguments: [zone.id, zone.sweep]
         )
         let lost = try lostWithShares(gone, in: zone)
-        let departed = hasInvisibleRecords ? try InvisibleRecords.names(db, zone: zone.id) : []
-        for name in gone where !departed.contains(name) {
-            try remove(name, zone: zone, isInvisible: lost.contains(name))
-        }
+        for name in gone { try remove(name, zone: zone, isInvisible: lost.contains(name)) }
         try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
     }
 
@@ -349,7 +336,7 @@ extension Importer {
     ) throws -> KnownRecord? {
         if let known, known.entity == nil || known.entity == table.name { return known }
         let name = record.id.recordName
-        if let known, known.tag != nil {
+        if let known, known.state.isInZone {
             try remove(known, keepingPending: false)
             try dropPairs(with: name, zone: zone.id)
             return nil
@@ -370,10 +357,10 @@ extension Importer {
             try noteDeletion(table, oid)
             try deleteRow(table, oid, named: known?.name ?? oid)
         }
-        try OutboxRow.drop(db, oid)
+        try records.discardChange(of: oid)
         guard let known else { return }
         try dropPairs(with: known.name, zone: zone.id)
-        try KnownRecord.remove(db, id: known.id)
+        try records.remove(known)
     }
 }
 
@@ -384,7 +371,7 @@ extension KnownZone {
     mutating func beginSweep(_ db: Database, _ number: Int64) throws {
         let hasRecords = try Bool.fetchOne(
             db,
-            sql: "SELECT EXISTS (SELECT 1 FROM mirror_record WHERE zone = ? AND tag IS NOT NULL)",
+            sql: "SELECT EXISTS (SELECT 1 FROM mirror_record WHERE zone = ? AND state IN \(RecordTable.inZone))",
             arguments: [id]
         )
         guard hasRecords == true else { return }
@@ -419,18 +406,13 @@ extension Importer {
             {
                 // A share of this user has ended while a change or a new object was unsent: it moves to the home zone
                 // with its object.
-                let target = try KnownZone.make(db, home)
-                try db.execute(
-                    sql: "UPDATE mirror_record SET zone = ?, name = ?, tag = NULL WHERE id = ?",
-                    arguments: [target.id, try known.name(in: target.id, db), known.id]
-                )
-                try OutboxRow.unblock(db, oid)
+                try records.zoneEnded(known, movingTo: try KnownZone.make(db, home).id)
                 continue
             }
-            if known.tag == nil, !isShared, reason == .deleted { continue }
+            if !known.state.isInZone, !isShared, reason == .deleted { continue }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
                 dropped.append(oid)
-                try OutboxRow.drop(db, oid)
+                try records.discardChange(of: oid)
             }
             try remove(known, keepingPending: false)
             gone.append(name)
@@ -444,7 +426,6 @@ extension Importer {
             arguments: [zone.id]
         )
         if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
-        try InvisibleRecords.forgetAll(db, zone: zone.id)
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(reason)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
@@ -454,14 +435,15 @@ extension Importer {
     /// Sends the known version again, because no device can decrypt what the relay had.
     private func requeue(_ known: KnownRecord, isNewest: Bool) throws {
         guard let oid = known.oid, let entity = known.entity else {
-            try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
+            try records.vanished(known, base: known.fields.map { Data($0) })
             return try State.set(db, .hasUnsent, "1")
         }
-        try known.forgetVersion(db, mapping, keeping: baseFields(of: known, entity, isNewest: isNewest))
+        let kept = baseFields(of: known, entity, isNewest: isNewest)
+        try records.vanished(known, base: known.baseForNewRecord(mapping, keeping: kept))
         // An object that was deleted here is gone there too, and is deleted once more if another device sends it
         // again.
         guard try OutboxRow.find(db, oid)?.operation != .delete else { return }
-        try OutboxRow.add(db, oid, entity: entity, .save)
+        try records.queue(oid, entity: entity, .save)
     }
 
     /// The fields whose old values are kept to show what was changed here, so that unchanged ones do not overwrite
@@ -486,11 +468,8 @@ extension Importer {
             let theirs = mapping.row(of: fields, in: table)
             let record = Record(id: RecordID(name, in: zone.zone), type: type, fields: fields)
             let oid = try place(theirs, record, nil, table, zone)
-            try db.execute(
-                sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
-                arguments: [oid, table.name, zone.id, name]
-            )
-            try refetchAssets(of: oid, fields, table.columns, type)
+            try records.adopt(name, in: zone.id, oid: oid, entity: table.name)
+            try refetchAssets(of: oid, fields, table.columns)
         }
         for (name, changes) in changes {
             if let table = mapping.tables[name] { try fill(changes, of: table) }
@@ -522,7 +501,7 @@ extension Importer {
             // The pending change is based on the version that this device had then; newer versions are fetched again
             // and merged.
             if returns, isPending {
-                if known.tag == KnownRecord.unseen { try refetch(for: oid, known.type) }
+                if known.state == .outdated { try refetch(known) }
                 continue
             }
             let (zone, fields) = (known.zone, known.serverFields())
@@ -537,7 +516,7 @@ extension Importer {
             try table.update(db, oid, row)
             try keep(theirs.unresolved, of: table, oid, zone)
             if hasLinks { try resolveLinks(to: known.name, zone: zone, as: oid, table) }
-            try refetchAssets(of: oid, known.allFields(), changes.map(\.column), known.type)
+            try refetchAssets(of: oid, known.allFields(), changes.map(\.column))
         }
     }
 
@@ -563,26 +542,18 @@ extension Importer {
     private func refetchAssets(
         of oid: String,
         _ fields: [String: FieldValue],
-        _ columns: [ColumnLayout],
-        _ type: String
+        _ columns: [ColumnLayout]
     ) throws {
         let isMissing = columns.contains { column in
             column.attribute?.type.hasLargeForm == true && fields[mapping.field(column)] == nil
                 && fields[mapping.assetField(column)] != nil
         }
-        if isMissing { try refetch(for: oid, type) }
+        if isMissing, let known = try KnownRecord.find(db, oid: oid) { try refetch(known) }
     }
 
-    private func refetch(for oid: String, _ type: String) throws {
+    private func refetch(_ known: KnownRecord) throws {
         let isPublic = file.scope == .public
-        try db.execute(
-            sql: "UPDATE mirror_record SET tag = ? WHERE oid = ?",
-            arguments: [isPublic ? KnownRecord.unseen : KnownRecord.awaited, oid]
-        )
-        if isPublic {
-            try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [type])
-        } else {
-            try State.set(db, .awaitsRecords, "1")
-        }
+        try records.contentMissing(known, isPublic: isPublic)
+        if isPublic { try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [known.type]) }
     }
 }

@@ -552,8 +552,8 @@ extension MirrorSync {
     private func lookUpAwaitedRecords(_ progress: inout FetchProgress) async throws {
         let awaited = try await file.pool.read { db -> [ZoneID: [String]] in
             var found: [ZoneID: [String]] = [:]
-            let sql = "SELECT zone, name FROM mirror_record WHERE tag = ? ORDER BY id"
-            for row in try Row.fetchAll(db, sql: sql, arguments: [KnownRecord.awaited]) {
+            let sql = "SELECT zone, name FROM mirror_record WHERE \(RecordTable.unsettled) AND state = ? ORDER BY id"
+            for row in try Row.fetchAll(db, sql: sql, arguments: [RecordState.awaited.rawValue]) {
                 let (id, name): (Int64, String) = (row[0], row[1])
                 if let zone = try KnownZone.find(db, id: id)?.zone { found[zone, default: []].append(name) }
             }
@@ -625,7 +625,7 @@ extension MirrorSync {
                 }
             }
             // Changes that waited to know their zone can be sent now.
-            try OutboxRow.unblockWaiting(db)
+            try RecordTable(db).release(.dependencyArrived)
             return details
         }
         endings = [:]

@@ -54,10 +54,7 @@ extension PollProgress {
         guard before != wanted else { return }
         try State.set(db, .extents, wanted)
         try db.execute(sql: "DELETE FROM mirror_poll")
-        try db.execute(
-            sql: "UPDATE mirror_record SET tag = ? WHERE tag IS NOT NULL",
-            arguments: [KnownRecord.unseen]
-        )
+        try RecordTable(db).allSuperseded()
     }
 }
 

@@ -37,21 +37,17 @@ extension MirrorSync {
         let file = file
         let count = try? await file.pool.write { db -> Int in
             // Changes refused since the last check were refused under the current schema.
-            try db.execute(sql: "UPDATE mirror_refused SET schema = ? WHERE schema IS NULL", arguments: [version])
+            try Refusals.setSchema(db, version, where: "schema IS NULL")
             let rows = try Row.fetchAll(
                 db,
                 sql: RefusedRow.select + " WHERE code = ? AND schema <> ? AND account IS NULL ORDER BY id",
                 arguments: [CKError.Code.invalidArguments.rawValue, version]
             )
             let applied = try rows.map { RefusedRow($0) }.filter { try $0.apply(db, file, automatically: true) }
-            for row in applied {
-                try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [row.id])
-            }
+            for row in applied { try Refusals.decided(db, row.id) }
             // The others wait for a decision, whatever the schema is.
-            try db.execute(
-                sql: "UPDATE mirror_refused SET schema = ? WHERE code = ? AND account IS NULL",
-                arguments: [version, CKError.Code.invalidArguments.rawValue]
-            )
+            let isOfSchema = "code = \(CKError.Code.invalidArguments.rawValue) AND account IS NULL"
+            try Refusals.setSchema(db, version, where: isOfSchema)
             return applied.count
         }
         if let count, count > 0 { await outboxChanged() }

@@ -51,7 +51,7 @@ extension MirrorSync {
         quotaRetryTask = nil
         try? await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
-            try OutboxRow.unblockWithoutZone(db)
+            try RecordTable(db).release(.zoneFreed)
         }
         await outboxChanged()
     }
@@ -68,7 +68,7 @@ extension MirrorSync {
 
     private func retryWaiting() async {
         waitingRetryTask = nil
-        try? await file.pool.write { try OutboxRow.unblockWaiting($0) }
+        try? await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
         await outboxChanged()
     }
 
@@ -145,8 +145,8 @@ extension MirrorSync {
         try await checkAccount()
         // A caller's request also retries changes that wait for a zone or for something that may have arrived.
         _ = try? await file.pool.write { db in
-            try OutboxRow.unblockWithoutZone(db)
-            try OutboxRow.unblockWaiting(db)
+            try RecordTable(db).release(.zoneFreed)
+            try RecordTable(db).release(.dependencyArrived)
         }
         let names = objects.map { Set($0.map(\.name.text)) }
         let refused = try await send(backingOff: [])
@@ -234,7 +234,7 @@ extension MirrorSync {
                 try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
             // Waiting changes may be sent now that something was saved.
-            if hasSent { try OutboxRow.unblockWaiting(db) }
+            if hasSent { try RecordTable(db).release(.dependencyArrived) }
         }
         progress.outcome.madeProgress = hasSent
         progress.outcome.hadRejections = !progress.refused.isEmpty
@@ -337,8 +337,8 @@ extension MirrorSync {
     private func block(_ items: [Outgoing], _ error: CKError, _ progress: inout SendProgress) async throws {
         let file = file
         try await file.pool.write { db in
-            let exporter = try Exporter(db, file)
-            for item in items { try exporter.block(item.oid, error.errorDescription ?? "", as: "noZone") }
+            let records = RecordTable(db)
+            for item in items { try records.hold(item.oid, .zoneRefused, error.errorDescription ?? "", code: nil) }
         }
         progress.quotaError = progress.quotaError ?? error
         scheduleQuotaRetry()
@@ -633,10 +633,10 @@ extension MirrorSync {
         sends[zone.zone, default: 0] += 1
         var writes: [ClientRequest.Write] = []
         for known in part { writes.append(try await progress.link.sealed(known.copy(.create), in: zone.zone)) }
-        var deleted: [Int64] = []
+        var arrived: [KnownRecord] = []
         for (known, answer) in zip(part, try await progress.link.modify(writes, in: zone.zone, atomically: false)) {
             guard case .failed(let error, _) = answer, error.code != .serverRecordChanged else {
-                deleted.append(known.id)
+                arrived.append(known)
                 continue
             }
             // Records that the relay refuses permanently stay here for the program that knows them.
@@ -645,17 +645,17 @@ extension MirrorSync {
             } else if error.code == .quotaExceeded {
                 progress.quotaError = progress.quotaError ?? error
             } else {
-                deleted.append(known.id)
+                arrived.append(known)
                 progress.error = progress.error ?? error
             }
         }
         progress.changedZones.insert(zone.zone)
-        try await file.pool.write { [deleted] db in
-            for id in deleted {
-                try db.execute(
-                    sql: "UPDATE mirror_record SET tag = ? WHERE id = ? AND tag IS NULL",
-                    arguments: [KnownRecord.unseen, id]
-                )
+        try await file.pool.write { [arrived, zone] db in
+            for sent in arrived {
+                guard let known = try KnownRecord.find(db, zone: zone.id, name: sent.name), !known.state.isInZone else {
+                    continue
+                }
+                try RecordTable(db).superseded(known)
             }
         }
     }
@@ -694,7 +694,8 @@ extension MirrorSync {
 extension KnownRecord {
     /// The records of a zone that the model does not know and the relay no longer has.
     fileprivate static func unsent(_ db: Database, in zone: KnownZone) throws -> [KnownRecord] {
-        let sql = "SELECT name FROM mirror_record WHERE zone = ? AND oid IS NULL AND tag IS NULL ORDER BY id"
+        let sql =
+            "SELECT name FROM mirror_record WHERE zone = ? AND oid IS NULL AND state NOT IN \(RecordTable.inZone) ORDER BY id"
         return try String.fetchAll(db, sql: sql, arguments: [zone.id]).compactMap { name in
             try find(db, zone: zone.id, name: name)
         }

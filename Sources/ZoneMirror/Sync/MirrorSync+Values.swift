@@ -29,7 +29,7 @@ extension MirrorSync {
             let home = try KnownZone.find(db, zone)?.id
             let areMoved = try locked.contains { name in
                 guard let known = try KnownRecord.find(db, oid: name) else { return false }
-                return known.zone != home || known.isMoving
+                return known.zone != home || !known.state.hasVersion
             }
             return areMoved ? try KnownZone.all(db).filter(\.isThere).map(\.zone) : []
         }
@@ -75,13 +75,13 @@ extension MirrorSync {
     /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
     func unlock(_ zone: ZoneID) async throws {
         await link.keysChanged(in: zone)
-        try await file.pool.write { try OutboxRow.unblockWaiting($0) }
+        try await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
             let names = try String.fetchAll(
                 db,
-                sql: "SELECT name FROM mirror_record WHERE zone = ? AND isLocked = 1 AND tag IS NOT NULL",
-                arguments: [home.id]
+                sql: "SELECT name FROM mirror_record WHERE zone = ? AND \(RecordTable.unsettled) AND state = ?",
+                arguments: [home.id, RecordState.locked.rawValue]
             )
             return try names.compactMap { name in
                 guard let known = try KnownRecord.find(db, zone: home.id, name: name) else { return nil }

@@ -155,9 +155,9 @@ actor MirrorSync {
         // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
-            try OutboxRow.unblockWithoutZone(db)
-            try OutboxRow.unblockWaiting(db)
-            try OutboxRow.unblockWithoutTable(db)
+            for event in [ChangeEvent.zoneFreed, .dependencyArrived, .entityReturned] {
+                try RecordTable(db).release(event)
+            }
         }
     }
 

@@ -158,7 +158,7 @@ struct SendResultWriter {
         // The target of its reference is unsent or refused, or the zone's key has not arrived: not a failure of this
         // change.
         if try error.isZoneKeyMissing || error.code == .referenceViolation && OutboxRow.hasUnsentParent(db, of: item) {
-            return try exporter.block(item.oid, error.errorDescription ?? "", code: error.errorCode)
+            return try exporter.wait(item.oid, error.errorDescription ?? "", code: error.errorCode)
         }
         let cloud = file.description.cloud
         let decision = SendDecision.after(
@@ -193,26 +193,26 @@ struct SendResultWriter {
             )
             try exporter.failed(item, error)
             if let known = try KnownRecord.find(db, oid: item.oid) {
-                try known.forgetVersion(db, file.mapping)
+                try exporter.records.vanished(known, base: known.baseForNewRecord(file.mapping))
             }
             result.needsAnotherPass = result.needsAnotherPass || item.tries < 3
             if item.tries >= 3 { try refused(item, error) }
         case .fetchDatabaseChanges:
             result.needsDatabaseFetch = true
-            try exporter.block(item.oid, error.errorDescription ?? "", code: error.errorCode)
+            try exporter.wait(item.oid, error.errorDescription ?? "", code: error.errorCode)
         case .fetchFirst:
             try exporter.failed(item, error)
             result.needsFetch = true
         case .recreate:
             if let known = try KnownRecord.find(db, oid: item.oid) {
-                try known.forgetVersion(db, file.mapping)
+                try exporter.records.vanished(known, base: known.baseForNewRecord(file.mapping))
             }
             result.needsAnotherPass = true
         case .acceptDeletion: deletions.append(item)
         case .done: try deleted(item)
         case .wait:
             try exporter.failed(item, error)
-            try exporter.block(item.oid, error.errorDescription ?? "", code: error.errorCode)
+            try exporter.wait(item.oid, error.errorDescription ?? "", code: error.errorCode)
         case .quotaExceeded:
             if try State.text(db, .quotaIsFull) == nil {
                 try State.set(db, .quotaIsFull, now.timeIntervalSince1970)
@@ -232,13 +232,13 @@ struct SendResultWriter {
         guard let row = try OutboxRow.find(db, item.oid) else { return }
         guard row.version > item.version else {
             if try isMoveOnly(item) {
-                return try exporter.block(item.oid, error.errorDescription ?? "", code: error.errorCode)
+                return try exporter.wait(item.oid, error.errorDescription ?? "", code: error.errorCode)
             }
             guard try isForeignLinkDeletion(item, error) else { return refusals.append((item, error)) }
-            try OutboxRow.drop(db, item.oid)
+            try exporter.records.discardChange(of: item.oid)
             return undone.append(item)
         }
-        try OutboxRow.confirmed(db, item.oid, version: item.version)
+        try exporter.records.confirm(item.oid, version: item.version)
         result.needsAnotherPass = true
     }
 
@@ -247,7 +247,7 @@ struct SendResultWriter {
     /// If that is refused, the original stays until the move is accepted.
     private func isMoveOnly(_ item: Outgoing) throws -> Bool {
         guard item.operation == .save, let known = try KnownRecord.find(db, oid: item.oid),
-            try ShareMoves.isUnderWay(db, known), let table = file.mapping.tables[item.entity],
+            known.state.isMoving, let table = file.mapping.tables[item.entity],
             let row = try table.row(db, item.oid)
         else { return false }
         let mine = file.mapping.roundTripped(try exporter.names.toRelay(row, table, item.oid, db), in: table)
@@ -340,18 +340,17 @@ extension Importer {
     /// Restores an object to the relay's last version; removes it if the relay has none.
     func revert(_ oid: String, _ table: TableLayout, _ current: [DatabaseValue]?) throws {
         let known = try KnownRecord.find(db, oid: oid)
-        let moves = try known.map { try ShareMoves.isUnderWay(db, $0) } ?? false
-        guard let known, known.tag != nil || moves else {
+        guard let known, known.state.isInZone || known.state.isMoving else {
             if current != nil { try deleteRow(table, oid, named: known?.name ?? oid) }
             if let known {
                 try dropPairs(with: known.name, zone: known.zone)
-                try KnownRecord.remove(db, id: known.id)
+                try records.remove(known)
             }
             return
         }
         let theirs = mapping.row(of: known.serverFields(), in: table)
         _ = try write(theirs, to: table, oid, named: known.name, over: current, zone: known.zone)
         try noteReversal(table, oid, wasGone: current == nil)
-        if moves { try OutboxRow.add(db, oid, entity: table.name, .save) }
+        if known.state.isMoving { try records.queue(oid, entity: table.name, .save) }
     }
 }
