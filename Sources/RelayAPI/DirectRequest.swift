@@ -137,13 +137,18 @@ extension Route.Operation {
     }
 }
 
-/// The executor that finishes a request after its write is on disk: the event loop of its connection.
+/// Where a request is answered: the event loop of its connection.
 package protocol ResponseExecutor: Sendable {
+    /// The executor of tasks that answer requests; `nil` for the global executor.
+    var tasks: (any TaskExecutor)? { get }
+
     /// Runs the job on this executor; runs it synchronously if the caller is already there.
     func run(_ job: @escaping @Sendable () -> Void)
 }
 
 /// Runs the job on the thread that reports the outcome of the write.
 struct InlineResponseExecutor: ResponseExecutor {
+    var tasks: (any TaskExecutor)? { nil }
+
     func run(_ job: @escaping @Sendable () -> Void) { job() }
 }

@@ -131,9 +131,26 @@ package final class Relay: Sendable {
         try? publishSubscriptions(of: user, home, store)
     }
 
-    /// Responds to a request.
+    /// Responds to a request: in place, on `executor` when its write is on disk, or in a task.
     ///
-    /// Failures become error responses in wire format.
+    /// Calls `then` exactly once, on the caller's thread or on `executor`; possibly before this returns. Failures become
+    /// error responses in wire format.
+    ///
+    /// - Returns: The task that answers, for a caller that cancels it when the client is gone; `nil` if there is none.
+    @discardableResult
+    package func respond(
+        to request: APIRequest,
+        on executor: any ResponseExecutor,
+        then: @escaping @Sendable (APIResponse) -> Void
+    ) -> Task<Void, Never>? {
+        if answer(request, on: executor, then: then) { return nil }
+        return Task(executorPreference: executor.tasks) { [self] in
+            let response = await respond(to: request)
+            executor.run { then(response) }
+        }
+    }
+
+    /// Responds to a request in the caller's task.
     package func respond(to request: APIRequest) async -> APIResponse {
         let direct: APIResponse? = await withUnsafeContinuation { continuation in
             let isDirect = answer(request, on: InlineResponseExecutor()) { continuation.resume(returning: $0) }
@@ -175,7 +192,7 @@ package final class Relay: Sendable {
     /// Handles a frequent operation on the caller's thread or, once a write is on disk, on `executor`.
     ///
     /// Returns `false` and does nothing for all other requests; the caller must then use `respond(to:)`.
-    package func answer(
+    private func answer(
         _ request: APIRequest,
         on executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void

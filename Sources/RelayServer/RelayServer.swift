@@ -18,12 +18,13 @@ import ServiceLifecycle
 ///
 /// Contains no application state: the responder processes the requests.
 package struct RelayServer: Service {
-    package typealias Responder = @Sendable (APIRequest) async -> APIResponse
-    package typealias DirectResponder =
-        @Sendable (APIRequest, any ResponseExecutor, @escaping @Sendable (APIResponse) -> Void) -> Bool
+    /// Answers a request: see `Relay.respond(to:on:then:)`.
+    package typealias Responder =
+        @Sendable (APIRequest, any ResponseExecutor, @escaping @Sendable (APIResponse) -> Void) -> Task<Void, Never>?
+
+    package typealias AsyncResponder = @Sendable (APIRequest) async -> APIResponse
 
     private let configuration: ServerConfiguration
-    private let answer: DirectResponder
     private let respond: Responder
     private let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     private let isReady: @Sendable () -> Bool
@@ -48,11 +49,9 @@ package struct RelayServer: Service {
     ///   - onRefusal: Called on an event loop for each request that is rejected before it is routed.
     ///   - intake: Returns the handler of a body that is too large to be buffered. Called on the connection's event
     ///     loop.
-    ///   - answer: Answers a request without a task, at once or later on the worker. Returns `false`, without any effect,
-    ///     for
-    ///     a request that needs `respond`. Called on the connection's event loop.
-    ///   - respond: Answers a request. Runs on the connection's event loop: blocking or computing for more than about
-    ///     1 ms delays every connection of that loop, so such work should move to another executor.
+    ///   - respond: Answers a request. Called on the connection's event loop, and so is the task that it returns: blocking
+    ///     or computing for more than about 1 ms delays every connection of that loop, so such work should move to
+    ///     another executor.
     package init(
         configuration: ServerConfiguration,
         logger: Logger,
@@ -63,7 +62,6 @@ package struct RelayServer: Service {
         onShortage: @escaping @Sendable () -> Void = {},
         onRefusal: @escaping @Sendable (RefusedRequest) -> Void = { _ in },
         intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
-        answer: @escaping DirectResponder = { _, _, _ in false },
         respond: @escaping Responder
     ) {
         self.configuration = configuration
@@ -83,7 +81,6 @@ package struct RelayServer: Service {
         self.onListening = onListening
         self.onShortage = onShortage
         self.onRefusal = onRefusal
-        self.answer = answer
         self.respond = respond
         self.intake = intake
     }
@@ -127,8 +124,8 @@ package struct RelayServer: Service {
         } catch {
             failure = ListenError(error, configuration: configuration) ?? error
         }
-        // In every case, the timers of the event loops must end before the loops do.
-        for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
+        // In every case, the timers and tasks of the event loops must end before the loops do.
+        for loop in loops.values { try? await loop.eventLoop.flatSubmit { loop.value.end() }.get() }
         if let failure { throw failure }
     }
 
@@ -199,7 +196,6 @@ package struct RelayServer: Service {
             isReady: isReady,
             intake: intake,
             respond: respond,
-            answer: answer,
             notices: notices,
             socketFrames: (notices?.hub.limits ?? NoticeLimits()).frameRate,
             now: now,

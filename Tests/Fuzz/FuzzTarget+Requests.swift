@@ -383,7 +383,7 @@ extension FuzzTarget {
 
 /// A console of an in-memory relay with one operator.
 private final class FuzzConsole: Sendable {
-    private let respond: RelayServer.Responder
+    private let respond: RelayServer.AsyncResponder
     private let signIn: (cookie: String, token: String)
 
     private struct NoCookie: Error {}

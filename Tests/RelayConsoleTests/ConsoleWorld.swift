@@ -16,7 +16,7 @@ final class ConsoleWorld: Sendable {
     let accounts: AccountStore
     let relay: Relay
     let recent: RecentRequests
-    private let responder: RelayServer.Responder
+    private let responder: RelayServer.AsyncResponder
     private let cookie = Mutex<String?>(nil)
     /// The token that the page was given for changes.
     private let token = Mutex("1")

@@ -10,7 +10,7 @@ import Testing
     private static let poll = "GET /device/1/iCloud.test/development/webcourier?tok=x HTTP/1.1\r\nHost: a\r\n\r\n"
 
     /// A responder that waits like a poll until it is cancelled, and reports when it begins and ends.
-    private static func waiting(_ steps: AsyncStream<String>.Continuation) -> RelayServer.Responder {
+    private static func waiting(_ steps: AsyncStream<String>.Continuation) -> AsyncResponder {
         { _ in
             let end = Gate()
             await withTaskCancellationHandler {

@@ -97,16 +97,16 @@ import Testing
     /// A thousand requests that waited for one are answered in order and without recursion.
     @Test func manyWaitingRequestsAreAnsweredInOrder() async throws {
         let connectionHandler = Gate()
-        let answer: RelayServer.DirectResponder = { request, _, then in
-            guard request.path != "/0" else { return false }
-            then(APIResponse(status: .ok, body: Array("\(request.path);".utf8)))
-            return true
-        }
-        let respond: RelayServer.Responder = { request in
+        let respond = inTask { request in
             await connectionHandler.wait()
             return APIResponse(status: .ok, body: Array("\(request.path);".utf8))
         }
-        try await withServer(answer: answer, respond: respond) { port in
+        let responder: RelayServer.Responder = { request, executor, then in
+            guard request.path != "/0" else { return respond(request, executor, then) }
+            then(APIResponse(status: .ok, body: Array("\(request.path);".utf8)))
+            return nil
+        }
+        try await withServer(inPlace: responder) { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send((0..<1000).map { "GET /\($0) HTTP/1.1\r\nHost: x\r\n\r\n" }.joined())
             await connectionHandler.arrival()

@@ -388,7 +388,7 @@ import Testing
             configuration: configuration,
             logger: quiet,
             onListening: { port.yield($0.port) },
-            respond: { _ in
+            respond: inTask { _ in
                 await connectionHandler.wait()
                 return APIResponse(status: .ok)
             }
@@ -422,7 +422,7 @@ import Testing
             configuration: configuration,
             logger: quiet,
             onListening: { port.yield($0.port) },
-            respond: { _ in
+            respond: inTask { _ in
                 await connectionHandler.wait()
                 return APIResponse(status: .ok)
             }

@@ -11,7 +11,7 @@ import Testing
     private static let length = 30_000_000
     private static let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-    private static let large: RelayServer.Responder = { _ in
+    private static let large: AsyncResponder = { _ in
         APIResponse(status: .ok, body: Array(repeating: 7, count: length))
     }
 
@@ -117,7 +117,7 @@ import Testing
             logger: quiet,
             now: StandingClock().now,
             onListening: { port.yield($0.port) },
-            respond: Self.large
+            respond: inTask(Self.large)
         )
         let group = ServiceGroup(services: [server], logger: quiet)
         async let running: Void = group.run()

@@ -8,15 +8,16 @@ import Synchronization
 
 /// Runs a server on a free port while `body` runs.
 ///
-/// By default the clock stands still, so that no deadline passes on a busy machine.
+/// By default the clock stands still, so that no deadline passes on a busy machine. `inPlace` takes the place of
+/// `respond` where no task is to be used.
 func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     clock: StandingClock = StandingClock(),
     isReady: @escaping @Sendable () -> Bool = { true },
     notices: NoticeService? = nil,
     intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
-    answer: @escaping RelayServer.DirectResponder = { _, _, _ in false },
-    respond: @escaping RelayServer.Responder = echoRequest,
+    respond: @escaping AsyncResponder = echoRequest,
+    inPlace: RelayServer.Responder? = nil,
     _ body: @escaping @Sendable (Int) async throws -> Value
 ) async throws -> Value {
     var configuration = ServerConfiguration()
@@ -33,8 +34,7 @@ func withServer<Value: Sendable>(
         isReady: isReady,
         onListening: { port.yield($0.port) },
         intake: intake,
-        answer: answer,
-        respond: respond
+        respond: inPlace ?? inTask(respond)
     )
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask {
@@ -57,8 +57,20 @@ func withServer<Value: Sendable>(
     }
 }
 
+typealias AsyncResponder = @Sendable (APIRequest) async -> APIResponse
+
+/// Returns a responder that answers each request in a task.
+func inTask(_ respond: @escaping AsyncResponder) -> RelayServer.Responder {
+    { request, executor, then in
+        Task(executorPreference: executor.tasks) {
+            let response = await respond(request)
+            executor.run { then(response) }
+        }
+    }
+}
+
 /// Responds with the parts of the request: method, path, query, then the body.
-let echoRequest: RelayServer.Responder = { request in
+let echoRequest: AsyncResponder = { request in
     let line = "\(request.method.rawValue) \(request.path) \(request.query ?? "-") \(request.remoteAddress)\n"
     return APIResponse(status: .ok, headers: [.contentType: "text/plain"], body: Array(line.utf8) + request.body)
 }

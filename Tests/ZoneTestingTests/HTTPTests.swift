@@ -13,7 +13,7 @@ import ZoneTesting
 @Suite(.timeLimit(.minutes(15))) struct HTTPTests {
     /// Runs a server with `respond` while `body` runs, and passes `body` an endpoint for alice.
     private func withServer(
-        _ respond: @escaping RelayServer.Responder,
+        _ respond: @escaping @Sendable (APIRequest) async -> APIResponse,
         _ body: @escaping @Sendable (RelayEndpoint) async throws -> Void
     ) async throws {
         var configuration = ServerConfiguration()
@@ -24,7 +24,12 @@ import ZoneTesting
             configuration: configuration,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
             onListening: { port.yield($0.port) },
-            respond: respond
+            respond: { request, executor, then in
+                Task(executorPreference: executor.tasks) {
+                    let response = await respond(request)
+                    executor.run { then(response) }
+                }
+            }
         )
         try await withThrowingTaskGroup(of: Bool.self) { group in
             group.addTask {

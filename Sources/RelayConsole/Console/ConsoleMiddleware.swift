@@ -22,7 +22,7 @@ package struct ConsoleMiddleware: Sendable {
     }
 
     /// Handles requests to the console and passes all others to `next`.
-    package func wrap(_ next: @escaping RelayServer.Responder) -> RelayServer.Responder {
+    package func wrap(_ next: @escaping RelayServer.AsyncResponder) -> RelayServer.AsyncResponder {
         return { request in
             if let redirect = rootRedirect(request) { return redirect }
             guard let subpath = Self.subpath(of: request.path) else { return await next(request) }

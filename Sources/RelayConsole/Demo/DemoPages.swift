@@ -36,7 +36,7 @@ package struct DemoPages: Sendable {
     }
 
     /// Serves the pages and passes other requests to `next`.
-    package func wrap(_ next: @escaping RelayServer.Responder) -> RelayServer.Responder {
+    package func wrap(_ next: @escaping RelayServer.AsyncResponder) -> RelayServer.AsyncResponder {
         { request in
             if let page = answer(request) { return page }
             return await next(request)

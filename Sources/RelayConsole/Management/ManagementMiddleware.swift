@@ -34,7 +34,7 @@ package struct ManagementMiddleware: Sendable {
     }
 
     /// Handles requests to the management API and passes all others to `next`.
-    package func wrap(_ next: @escaping RelayServer.Responder) -> RelayServer.Responder {
+    package func wrap(_ next: @escaping RelayServer.AsyncResponder) -> RelayServer.AsyncResponder {
         { request in
             // Shortcut for requests to the wire, which are by far the most.
             guard !request.path.utf8.starts(with: "/database/".utf8),

@@ -78,19 +78,17 @@ extension HTTPConnectionHandler {
             boundContext.value.channel.read()
         }
     }
-    /// Creates the notice connection; a connection without a serving task gets one only if admission must wait.
+
+    /// Creates the notice connection, with a task only if its admission must wait.
     private func listen(
         _ request: APIRequest,
         on socket: WebSocketChannelHandler,
         _ worker: EventLoopNoticeWorker,
         _ channel: any Channel
     ) {
-        guard !isServed else {
-            return deliver(.socket(NoticeSocketDelegate.make(for: request, on: socket, worker: worker)))
-        }
         NoticeSocketDelegate.make(for: request, on: socket, worker: worker) { connection in
-            self.ready = .socket(connection)
-            self.loop.begin(serving: self, on: channel)
+            self.admission = connection
+            self.loop.begin(admissionOf: self, on: channel)
         }
     }
 }

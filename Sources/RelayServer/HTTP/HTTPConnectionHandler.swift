@@ -3,13 +3,6 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// Work for the task that serves a connection.
-enum HTTPConnectionWork {
-    case request(APIRequest)
-    /// A notice socket was opened: its device must be admitted, after which the task ends.
-    case socket(NoticeConnection)
-}
-
 /// The HTTP handler of one connection: enforces limits, passes on one request at a time and writes responses in order.
 ///
 /// The last handler of the pipeline, after the request decoder; confined to its event loop. While one request is being
@@ -55,11 +48,10 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
     /// Bytes received of that body, which count towards the event loop's limit.
     private(set) var bufferedBytes = 0
     var mustSendContinue = false
-    /// Work that the serving task has not taken yet.
-    var ready: HTTPConnectionWork?
-    /// Whether the connection has a serving task: an idle connection has none before its first request.
-    private(set) var isServed = false
-    private var waiter: UnsafeContinuation<Void, Never>?
+    /// The task that answers `current`; `nil` if it is answered without one.
+    private var task: Task<Void, Never>?
+    /// A notice socket was opened, and its device must be admitted.
+    var admission: NoticeConnection?
     /// Called when the client closes its side or the connection ends; immediately if that has happened already.
     var onDisconnect: (() -> Void)? { didSet { if inputClosed || isGone { onDisconnect?() } } }
     var served = 0
@@ -106,24 +98,27 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
     /// Answers only that there are too many connections, once the channel is active.
     func reject() { isRejected = true }
 
-    // MARK: The serving task's side
+    // MARK: Answers
 
-    /// Returns the next work, or `nil` when the connection has ended; runs on the event loop.
-    func next() async -> HTTPConnectionWork? {
-        if ready == nil, !isGone { await withUnsafeContinuation { waiter = $0 } }
-        return ready.take()
+    /// Passes a request on; the response may arrive before this returns.
+    private func respond(to request: APIRequest) {
+        let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
+        guard let task = loop.services.respond(request, loop.executor, { bound.value.answer($0) }) else { return }
+        self.task = task
+        loop.began(task, of: self)
+        // A notice that arrived after its client had disconnected would be lost.
+        if request.isPoll { onDisconnect = { task.cancel() } }
     }
 
-    /// Writes the response to the request that `next` returned last, and continues with the next request.
-    func answer(_ response: APIResponse) {
+    /// Writes the response to the current request, and continues with the next request.
+    private func answer(_ response: APIResponse) {
+        if task != nil {
+            task = nil
+            onDisconnect = nil
+            loop.taskEnded(of: self)
+        }
         guard let context, let plan = current else { return }
         answer(response, to: plan, on: context)
-    }
-
-    /// Returns whether the request needs no task, because it has been answered or will be when its write is durable.
-    private func answersDirectly(_ request: APIRequest) -> Bool {
-        let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
-        return loop.services.answer(request, loop.answers) { bound.value.answer($0) }
     }
 
     private func answer(_ response: APIResponse, to plan: RequestPlan, on context: ChannelHandlerContext) {
@@ -197,8 +192,8 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
             if queue.isEmpty { releaseRead(context) }
             if let response = builtInResponse(to: plan.request) {
                 answer(response, to: plan, on: context)
-            } else if !answersDirectly(plan.request) {
-                deliver(.request(plan.request))
+            } else {
+                respond(to: plan.request)
             }
             return current == nil
         case .socket(let plan, let purpose):
@@ -240,16 +235,6 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
             headers: [.contentType: "text/plain", .cacheControl: "no-store"],
             body: Array(((isUp ? "up\n" : "down\n") + name).utf8)
         )
-    }
-
-    func deliver(_ work: HTTPConnectionWork) {
-        ready = work
-        guard isServed else {
-            guard let channel = context?.channel else { return }
-            isServed = true
-            return loop.begin(serving: self, on: channel)
-        }
-        wakeTask()
     }
 
     // MARK: Reading and writing
@@ -312,15 +297,9 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
         context.close(promise: nil)
     }
 
-    func wakeTask() {
-        waiter?.resume()
-        waiter = nil
-    }
-
     func connectionEnded() {
         isGone = true
         onDisconnect?()
-        wakeTask()
     }
 }
 
@@ -595,7 +574,7 @@ extension HTTPConnectionHandler {
         // The descriptor may be reused by another connection.
         direct = nil
         loop.remove(self)
-        ready = nil
+        admission = nil
         connectionEnded()
         context.fireChannelInactive()
     }

@@ -4,14 +4,14 @@ import NIOHTTP1
 import RelayAPI
 import RelayCore
 
-/// A connection with its first work: its handler, and the executor of its event loop.
+/// A connection whose notice socket waits for its admission, and the executor of its event loop.
 struct ActiveConnection: Sendable {
     let channel: any Channel
     let connectionHandler: NIOLoopBound<HTTPConnectionHandler>
     let executor: EventLoopExecutor
 }
 
-/// Configures new connections and serves them.
+/// Configures new connections and admits the devices of notice sockets.
 struct HTTPConnectionServer: Sendable {
     /// By the identity of the event loop.
     let loops: [ObjectIdentifier: NIOLoopBound<LoopState>]
@@ -68,37 +68,14 @@ struct HTTPConnectionServer: Sendable {
         try? channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
-    /// Serves a connection until it ends or becomes a socket.
+    /// Admits the device of a notice socket.
     func serve(_ connection: ActiveConnection) async {
         await withTaskExecutorPreference(connection.executor) {
             await withTaskCancellationHandler {
-                await serve(connection.connectionHandler.value)
+                await connection.connectionHandler.value.admission?.admit()
             } onCancel: {
                 connection.channel.close(promise: nil)
             }
-        }
-    }
-
-    private func serve(_ connectionHandler: HTTPConnectionHandler) async {
-        while let work = await connectionHandler.next() {
-            switch work {
-            case .request(let request) where request.isPoll:
-                connectionHandler.answer(await poll(request, connectionHandler))
-            case .request(let request): connectionHandler.answer(await services.respond(request))
-            case .socket(let connection): return await connection.admit()
-            }
-        }
-    }
-
-    /// Cancels a long poll when its client disconnects, since a notice that arrived then would be lost.
-    private func poll(_ request: APIRequest, _ connectionHandler: HTTPConnectionHandler) async -> APIResponse {
-        let answer = Task(executorPreference: connectionHandler.loop.executor) { await services.respond(request) }
-        connectionHandler.onDisconnect = { answer.cancel() }
-        defer { connectionHandler.onDisconnect = nil }
-        return await withTaskCancellationHandler {
-            await answer.value
-        } onCancel: {
-            answer.cancel()
         }
     }
 }
@@ -112,7 +89,6 @@ struct HTTPServices: Sendable {
     /// Returns the handler of an upload's body; `nil` for bodies that are buffered.
     let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     let respond: RelayServer.Responder
-    let answer: RelayServer.DirectResponder
     /// `nil` if notices are not served.
     let notices: NoticeService?
     /// The rate limit of control frames on an echo socket.

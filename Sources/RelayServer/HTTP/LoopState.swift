@@ -22,7 +22,6 @@ extension SweptConnection {
 final class LoopState {
     let eventLoop: any EventLoop
     let executor: EventLoopExecutor
-    let answers: EventLoopResponseExecutor
     let services: HTTPServices
     /// This event loop's inbox for the notice hub.
     let worker: EventLoopNoticeWorker?
@@ -31,6 +30,10 @@ final class LoopState {
     /// A reusable buffer for the head of the response being written.
     var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
+    /// The tasks that answer requests, by connection.
+    private var tasks: [ObjectIdentifier: Task<Void, Never>] = [:]
+    /// Completed when the last task has ended, after `end`.
+    private var ended: EventLoopPromise<Void>?
     /// Bytes of incoming bodies.
     var bufferedBytes = 0
     /// Unsent bytes of responses, as of the last sweep.
@@ -42,7 +45,7 @@ final class LoopState {
 
     private let arrivals: AsyncStream<ActiveConnection>.Continuation
 
-    /// `arrivals` receives each connection when it first has work.
+    /// `arrivals` receives each connection whose notice socket waits for its admission.
     init(_ eventLoop: any EventLoop, services: HTTPServices, arrivals: AsyncStream<ActiveConnection>.Continuation) {
         self.arrivals = arrivals
         self.eventLoop = eventLoop
@@ -50,7 +53,6 @@ final class LoopState {
         coarseNow = services.now()
         worker = services.notices.map { EventLoopNoticeWorker(eventLoop, notices: $0, uptime: services.uptime) }
         executor = EventLoopExecutor(eventLoop)
-        answers = EventLoopResponseExecutor(eventLoop)
         date.update(toSecond: services.wallClock())
     }
 
@@ -62,13 +64,28 @@ final class LoopState {
         sweeper = eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in bound.value.sweep() }
     }
 
-    func end() {
+    /// Cancels the tasks that still run; the result is complete when they have ended.
+    func end() -> EventLoopFuture<Void> {
         sweeper?.cancel()
         sweeper = nil
+        let ended = eventLoop.makePromise(of: Void.self)
+        self.ended = ended
+        for task in tasks.values { task.cancel() }
+        if tasks.isEmpty { ended.succeed() }
+        return ended.futureResult
     }
 
-    /// Requests a task that serves the connection.
-    func begin(serving connectionHandler: HTTPConnectionHandler, on channel: any Channel) {
+    func began(_ task: Task<Void, Never>, of connection: HTTPConnectionHandler) {
+        tasks[ObjectIdentifier(connection)] = task
+    }
+
+    func taskEnded(of connection: HTTPConnectionHandler) {
+        tasks[ObjectIdentifier(connection)] = nil
+        if tasks.isEmpty { ended?.succeed() }
+    }
+
+    /// Requests a task that admits the device of a notice socket.
+    func begin(admissionOf connectionHandler: HTTPConnectionHandler, on channel: any Channel) {
         let bound = NIOLoopBound(connectionHandler, eventLoop: eventLoop)
         arrivals.yield(ActiveConnection(channel: channel, connectionHandler: bound, executor: executor))
     }
@@ -116,28 +133,23 @@ final class LoopState {
     }
 }
 
-/// Runs the tasks of an event loop's connections on that loop, so that a request needs no thread switch.
+/// Runs the tasks of an event loop's connections on that loop, so that a request needs no thread switch, and completes
+/// their responses there.
 ///
 /// Request handlers must therefore not block: a request that computes or reads for long must move to another executor.
-final class EventLoopExecutor: TaskExecutor {
-    private let loop: any EventLoop
-
-    init(_ loop: any EventLoop) { self.loop = loop }
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        loop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-    }
-}
-
-/// Completes responses on an event loop.
-///
 /// The writes of one commit, or of several commits in quick succession, wake the event loop once.
-final class EventLoopResponseExecutor: ResponseExecutor {
+final class EventLoopExecutor: TaskExecutor, ResponseExecutor {
     private let eventLoop: any EventLoop
     private let inbox = Mutex<[@Sendable () -> Void]>([])
 
     init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+
+    var tasks: (any TaskExecutor)? { self }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        eventLoop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
 
     func run(_ job: @escaping @Sendable () -> Void) {
         guard !eventLoop.inEventLoop else { return job() }

@@ -46,14 +46,14 @@ final class RequestMonitor: Sendable {
         return response
     }
 
-    @Sendable func answer(
-        _ request: APIRequest,
+    @Sendable func respond(
+        to request: APIRequest,
         on executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void
-    ) -> Bool {
+    ) -> Task<Void, Never>? {
         let start = ContinuousClock.now
         let request = traced(request)
-        return relay.answer(request, on: executor) { [self] response in
+        return relay.respond(to: request, on: executor) { [self] response in
             note(response, to: request, since: start)
             then(response)
         }

@@ -322,8 +322,19 @@ extension RunningRelay {
                 }
             }
         )
-        let wire = pages.wrap(monitoring.requestMonitor.respond)
-        return ConsoleMiddleware(settings.servesConsole ? parts : nil).wrap(ManagementMiddleware(parts).wrap(wire))
+        let monitor = monitoring.requestMonitor
+        let wire = pages.wrap { await monitor.respond(to: $0) }
+        let respond = ConsoleMiddleware(settings.servesConsole ? parts : nil)
+            .wrap(ManagementMiddleware(parts).wrap(wire))
+        return { request, executor, then in
+            if request.path.utf8.starts(with: "/database/".utf8) {
+                return monitor.respond(to: request, on: executor, then: then)
+            }
+            return Task(executorPreference: executor.tasks) {
+                let response = await respond(request)
+                executor.run { then(response) }
+            }
+        }
     }
 
     func server(
@@ -346,7 +357,6 @@ extension RunningRelay {
             onShortage: { coreServices.stores.makeRoom() },
             onRefusal: requestMonitor.refused,
             intake: { relay.intake(for: $0) },
-            answer: requestMonitor.answer,
             respond: respond
         )
     }
