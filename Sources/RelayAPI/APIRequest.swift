@@ -56,10 +56,10 @@ package struct APIRequest: Sendable {
     }
 
     /// Whether this is a long poll, which may be abandoned when its client disconnects.
-    package var isPoll: Bool { LongPollService.home(ofPath: path) != nil }
+    package var isPoll: Bool { path.hasSuffix(LongPollService.pathEnd) }
 
-    /// The operation that the path names, or the error if it names none.
-    package var operation: Result<Route.Operation, RelayError> { head.parsedHead.route.map(\.operation) }
+    /// The endpoint that the router found; `nil` before it has looked, and for paths that name none.
+    package var match: RouteMatch? { head.parsedHead.match }
 
     package var remoteAddress: String {
         get { head.content.remoteAddress }

@@ -16,12 +16,9 @@ package final class Relay: Sendable {
     package let stores: any StoreCatalog
     /// Counts how queries use indexes.
     package let queryUse = QueryUse()
+    private let hub: NoticeHub?
     private let limits: Limits
     private let time: TimeSource
-    private let hub: NoticeHub?
-    /// Held while subscriptions are read and passed to the hub, so that the hub receives them in order.
-    private let subscriptionsLock = Mutex(())
-    private let pages: Pages
     let longPolls: LongPollService
     private let pushes: PushService?
     let provisioning: FirstUseProvisioning
@@ -31,6 +28,8 @@ package final class Relay: Sendable {
     private let services: RequestServices
     private let types = RecordTypeCaches()
     private let requestIDs: UUIDSequence
+    /// The table of endpoints, to which the other parts of the relay add theirs.
+    package let router: Router
     let onFault: @Sendable (String, any Error) -> Void
     /// The quota overrides of users and containers, and whether there are any.
     private let ownQuotas = Mutex(QuotaOverrides())
@@ -38,8 +37,8 @@ package final class Relay: Sendable {
 
     /// - Parameters:
     ///   - authenticator: Authenticates callers.
-    ///   - stores: Opens the store of each container; reports commits to `hub` on its own.
-    ///   - hub: Receives changes of subscriptions; `nil` without notices.
+    ///   - stores: Opens the store of each container; reports commits to `CommitNotices` on its own.
+    ///   - hub: Delivers notices; `nil` without notices.
     ///   - limits: The limits of requests and users.
     ///   - assets: The size limits and expiry times of assets.
     ///   - push: The push services; `nil` without push notifications.
@@ -78,7 +77,7 @@ package final class Relay: Sendable {
             random: random
         )
         provisioning = FirstUseProvisioning(authenticator, time: time)
-        pages = Pages(authenticator, stores: stores, limits: limits, time: time, random: random)
+        let pages = Pages(authenticator, stores: stores, limits: limits, time: time, random: random)
         requestIDs = UUIDSequence(random)
         longPolls = LongPollService(
             hub: hub,
@@ -109,6 +108,10 @@ package final class Relay: Sendable {
             queryUse: queryUse,
             random: random
         )
+        router = Router(
+            RouteEntry.operations + pages.entries + self.assets.entries + longPolls.entries
+                + [OpenAPIDocument.entry, Self.server]
+        )
         hub?.queries.deleteFiredSubscriptions { [weak self] home, user, scope, subscription in
             await self?.end(subscription, of: user, in: scope, home)
         }
@@ -128,7 +131,6 @@ package final class Relay: Sendable {
             guard try writer.subscriptions(of: user, in: scope).contains(fired) else { return }
             try writer.deleteSubscriptions(ids: [fired.id], of: user, in: scope)
         }
-        try? publishSubscriptions(of: user, home, store)
     }
 
     /// Responds to a request: in place, on `executor` when its write is on disk, or in a task.
@@ -143,72 +145,122 @@ package final class Relay: Sendable {
         on executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void
     ) -> Task<Void, Never>? {
-        if answer(request, on: executor, then: then) { return nil }
-        return Task(executorPreference: executor.tasks) { [self] in
-            let response = await respond(to: request)
-            executor.run { then(response) }
+        switch handling(of: request) {
+        case .response(let response): then(response)
+        case .step(let route, let step):
+            OperationRequest(self, request, route, step, executor: executor, then: then).begin()
+        case .waiting(let work):
+            return Task(executorPreference: executor.tasks) {
+                let response = await work()
+                executor.run { then(response) }
+            }
         }
+        return nil
     }
 
     /// Responds to a request in the caller's task.
     package func respond(to request: APIRequest) async -> APIResponse {
-        let direct: APIResponse? = await withUnsafeContinuation { continuation in
-            let isDirect = answer(request, on: InlineResponseExecutor()) { continuation.resume(returning: $0) }
-            if !isDirect { continuation.resume(returning: nil) }
+        switch handling(of: request) {
+        case .response(let response): response
+        case .step(let route, let step): await perform(step, request, route)
+        case .waiting(let work): await work()
         }
-        if let direct { return direct }
-        if let page = Pages.Page(request.path) { return await pages.respond(to: request, at: page) }
-        if let path = SharePagePath(request.path) { return await pages.respond(to: request, at: path) }
-        if let purpose = AssetService.purpose(request.path) { return await respondToAssetRequest(request, purpose) }
+    }
+
+    private enum Handling {
+        case response(APIResponse)
+        case step(Route, OperationRequest.Step)
+        case waiting(@Sendable () async -> APIResponse)
+    }
+
+    /// Looks the request up, and answers the methods that the table answers for all endpoints.
+    private func handling(of request: APIRequest) -> Handling {
+        let match: RouteMatch
+        switch router.match(request.head) {
+        case .success(let found): match = found
+        case .failure(let error): return .response(failure(error, to: request, id: requestID()))
+        }
+        guard match.isAllowed else {
+            return .response(request.method == .options ? options(request, match) : methodNotAllowed(request, match))
+        }
+        switch (match.entry.endpoint, match.route) {
+        case (.step(let step), let route?): return .step(route, step)
+        case (.waiting(let endpoint), let route?):
+            return .waiting { [self] in await perform(endpoint, request, route) }
+        case (.page(let answer), _): return .waiting { [self] in await page(answer, request, match) }
+        case (.step, nil), (.waiting, nil): preconditionFailure("an operation without a database")
+        }
+    }
+
+    private func perform(
+        _ step: @escaping OperationRequest.Step,
+        _ request: APIRequest,
+        _ route: Route,
+        by known: Authentication? = nil
+    ) async -> APIResponse {
+        await withUnsafeContinuation { continuation in
+            OperationRequest(self, request, route, step, by: known, executor: InlineResponseExecutor()) {
+                continuation.resume(returning: $0)
+            }
+            .begin()
+        }
+    }
+
+    /// Runs an operation that has to wait.
+    private func perform(
+        _ endpoint: @escaping @Sendable (RequestContext) async throws -> EndpointAnswer,
+        _ request: APIRequest,
+        _ route: Route,
+        by known: Authentication? = nil
+    ) async -> APIResponse {
         let id = requestID()
-        if request.path == "*", request.method == .options {
-            return Self.methods("GET, HEAD, POST, PUT, OPTIONS", id: id)
-        }
-        if OpenAPIDocument.isRequested(by: request.path) { return Self.openAPIResponse(request, id: id) }
-        if let home = LongPollService.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
         var response: APIResponse
         do {
-            let route = try request.head.parsedHead.route.get()
-            if request.method == .options { return preflight(request, route, id: id) }
-            guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
-                let method = route.operation.allowsGet ? "GET" : "POST"
-                throw RelayError.methodNotAllowed("This path requires \(method).")
+            let caller = try known ?? admit(request, route)
+            authentication = known == nil ? caller : nil
+            let store = try store(for: request, route, caller)
+            let answer = try await withTaskExecutorPreference(store.executor) {
+                let context = try context(request, route, caller, in: store, id: id)
+                if known == nil, let user = caller.caller.user {
+                    try await provisioning.provision(user, route.home, in: store)
+                }
+                return try await endpoint(context)
             }
-            let known = try admit(request, route)
-            authentication = known
-            let answer = try await answer(request, route, known, id: id)
+            if known == nil { count(answer, of: route) }
             response = APIResponse(answer)
         } catch {
             response = failure(error, id: id)
-            if response.status == .methodNotAllowed, let route = try? request.head.parsedHead.route.get() {
-                response.headers[.allow] = route.allowed
-            }
         }
         addCommonFields(&response, request, authentication, id: id)
         return response
     }
 
-    /// Handles a frequent operation on the caller's thread or, once a write is on disk, on `executor`.
-    ///
-    /// Returns `false` and does nothing for all other requests; the caller must then use `respond(to:)`.
-    private func answer(
+    /// Runs an endpoint that is no operation.
+    private func page(
+        _ answer: @Sendable (APIRequest, RouteMatch) async throws -> APIResponse?,
         _ request: APIRequest,
-        on executor: any ResponseExecutor,
-        then: @escaping @Sendable (APIResponse) -> Void
-    ) -> Bool {
-        let parsedHead = request.head.parsedHead
-        guard parsedHead.isOperationPath, case .success(let route) = parsedHead.route, route.operation.isDirect,
-            request.method == .post || (request.method == .get && route.operation.allowsGet)
-        else { return false }
-        DirectRequest(self, request, route, executor: executor, then: then).begin()
-        return true
+        _ match: RouteMatch
+    ) async -> APIResponse {
+        let id = requestID()
+        var response: APIResponse
+        do {
+            guard let found = try await answer(request, match) else { throw RelayError.unknownPath }
+            response = found
+        } catch {
+            response = failure(error, id: id)
+            response.commonFields = CommonHeaderFields(id: id, webToken: nil)
+        }
+        complete(&response, of: match, id: id)
+        return response
     }
 
     /// Returns the intake that receives the body of an upload as it arrives; `nil` if the body is to be buffered.
     ///
     /// Fast enough for an event loop.
-    package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
+    package func intake(for request: APIRequest) -> (any BodyIntake)? {
+        (try? router.match(request.head).get()).flatMap { assets.intake(request, at: $0) }
+    }
 
     /// Deletes the parts of interrupted uploads whose addresses have expired.
     ///
@@ -268,57 +320,56 @@ package final class Relay: Sendable {
         // A device that was admitted before the store was held may have joined later.
         let kept = hub?.endAll(in: home, except: pushes?.workerNumber) ?? []
         guard !kept.isEmpty, let store = try? stores.store(of: home) else { return }
-        for address in kept { try? publishSubscriptions(of: address.user, home, store) }
+        for address in kept {
+            let read = try? store.read { reader throws(RelayError) in
+                try reader.noticeSubscriptions(of: address.user)
+            }
+            if let read { hub?.replaceSubscriptions(of: address, with: read) }
+        }
     }
 
     /// Authenticates the caller and charges the request to the public database's rate.
     func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {
         let known = try authenticator.authenticate(request, in: route.home)
-        if route.scope == .public, !route.operation.isAboutPeople {
+        if route.scope == .public, route.operation.counted.contains(.rate) {
             try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
         }
         return known
     }
 
-    private func answer(
-        _ request: APIRequest,
-        _ route: Route,
-        _ authentication: Authentication,
-        id: RequestIdentifier
-    ) async throws -> EndpointAnswer {
-        let context = try context(request, route, authentication, id: id)
-        if let user = authentication.caller.user {
-            try await provisioning.provision(user, route.home, in: context.store)
-        }
-        let answer = try await route.operation.perform(context)
-        if route.operation == .subscriptionsModify, let user = authentication.caller.user {
-            try publishSubscriptions(of: user, route.home, context.store)
-        }
-        count(answer, of: route)
-        return answer
-    }
-
     /// Whether the bytes of the responses count towards the public transfer quota.
-    private func isMetered(_ route: Route) -> Bool { route.scope == .public && route.operation.readsRecords }
+    private func isMetered(_ route: Route) -> Bool {
+        route.scope == .public && route.operation.counted.contains(.transfer)
+    }
 
     func count(_ answer: EndpointAnswer, of route: Route) {
         if isMetered(route) { transfers.count(Int64(answer.body.count), of: route.home) }
     }
 
-    /// Checks access and creates the context for the endpoint.
+    /// Checks access, and returns the store of the request.
+    func store(
+        for request: APIRequest,
+        _ route: Route,
+        _ authentication: Authentication
+    ) throws(RelayError) -> any Store {
+        try Self.checkAccess(route, authentication)
+        var store = try stores.store(of: route.home)
+        if let signature = authentication.signature { store = SignedStore(store, signature) }
+        if let trace = request.trace { store = TracedStore(store, of: route.home, trace) }
+        return store
+    }
+
+    /// Parses the body and creates the context for the endpoint.
     func context(
         _ request: APIRequest,
         _ route: Route,
         _ authentication: Authentication,
+        in store: any Store,
         id: RequestIdentifier
     ) throws -> RequestContext {
-        try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
         let json = try JSONDocument(parsing: ByteOrderMark.dropped(from: body), limits: limits.json).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
-        var store = try stores.store(of: route.home)
-        if let signature = authentication.signature { store = SignedStore(store, signature) }
-        if let trace = request.trace { store = TracedStore(store, of: route.home, trace) }
         let parsedHead = request.head.parsedHead
         if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
         return RequestContext(
@@ -361,14 +412,6 @@ package final class Relay: Sendable {
             .sorted { ($0.count, $0.last) > ($1.count, $1.last) }
     }
 
-    private func publishSubscriptions(of user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {
-        guard let hub else { return }
-        try subscriptionsLock.withLock { _ in
-            let now = try store.read { reader throws(RelayError) in try reader.noticeSubscriptions(of: user) }
-            hub.subscriptionsChanged(now, of: NoticeAddress(store: home, user: user))
-        }
-    }
-
     private static let emptyBody = Array("{}".utf8)
 
     /// Checks whether this kind of caller may use the operation.
@@ -378,17 +421,22 @@ package final class Relay: Sendable {
         switch authentication.caller.identity {
         case .user: return
         case .anonymous:
-            guard route.scope == .public, route.operation.allowsAnonymous else { throw authentication.signInRequired }
+            guard route.scope == .public, route.operation.callers.contains(.anonymous) else {
+                throw authentication.signInRequired
+            }
         case .serverKey:
             guard route.scope == .public else {
                 throw RelayError(.accessDenied, "A server-to-server key may use the public database only.")
             }
         case .operator:
-            guard route.scope == .public, route.operation.isForOperators else {
+            guard route.scope == .public, route.operation.callers.contains(.operators) else {
                 throw RelayError(.accessDenied, "The console reads and writes records of the public database only.")
             }
         }
     }
+
+    /// `OPTIONS *`, which asks for the methods of the whole relay.
+    private static let server = RouteEntry.page("*", .whole("*"), [.get, .head, .post, .put]) { _, _ in nil }
 
     /// Returns an identifier that is unique but not necessarily unpredictable.
     func requestID() -> RequestIdentifier { requestIDs.next() }
@@ -438,34 +486,63 @@ extension Relay {
         } else if authentication == nil, let origin = request.headers[.origin] {
             // Unauthenticated pages must be able to read the redirect URL of the sign-in page.
             response.otherHeaders[.vary] = "Origin"
-            guard let home = Route.home(ofPath: request.path),
+            guard let home = request.head.parsedHead.home,
                 authenticator.allowsOrigin(origin, of: request, in: home)
             else { return }
             CrossOrigin.allow(origin, &response)
         }
     }
 
-    static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
-
-    /// Returns the response to OPTIONS without an origin: the methods of a path, or of the whole server for `*`.
-    static func methods(_ allowed: String, id: RequestIdentifier) -> APIResponse {
-        var response = APIResponse(status: .noContent)
-        response.headers[.allow] = allowed
-        response.headers[.requestUUID] = id.text
+    /// Returns the response to a request that failed before it was authenticated.
+    private func failure(_ cause: any Error, to request: APIRequest, id: RequestIdentifier) -> APIResponse {
+        var response = failure(cause, id: id)
+        addCommonFields(&response, request, nil, id: id)
         return response
     }
 
     /// Answers OPTIONS: as a CORS preflight if the request has an origin, otherwise with the allowed methods.
     ///
     /// See Wire.md, "Headers and bodies", and RFC 9110, 9.3.7.
-    func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
-        guard request.headers[.origin] != nil else { return Self.methods(route.allowed, id: id) }
-        let origin = request.headers[.origin].flatMap {
-            authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
+    private func options(_ request: APIRequest, _ match: RouteMatch) -> APIResponse {
+        let id = requestID()
+        var response = APIResponse(status: .noContent)
+        switch (match.entry.origins, request.headers[.origin]) {
+        case (.any(let sending, _), _):
+            response.headers[.allow] = match.allowed
+            response.headers[.accessControlAllowMethods] = match.allowed
+            if !sending.isEmpty { response.headers[.accessControlAllowHeaders] = sending }
+            response.headers[.accessControlMaxAge] = CrossOrigin.maxAge
+        case (_, nil): response.headers[.allow] = match.allowed
+        case (.own, _?): response = CrossOrigin.preflight(nil)
+        case (.configured, let origin?):
+            let isAllowed = match.route.map { authenticator.allowsOrigin(origin, of: request, in: $0.home) } ?? false
+            response = CrossOrigin.preflight(isAllowed ? origin : nil)
         }
-        var response = CrossOrigin.preflight(origin)
-        response.headers[.requestUUID] = id.text
+        complete(&response, of: match, id: id)
         return response
+    }
+
+    private func methodNotAllowed(_ request: APIRequest, _ match: RouteMatch) -> APIResponse {
+        let id = requestID()
+        let error = RelayError(.badRequest, "This path supports \(match.allowed).", status: 405)
+        var response = failure(error, id: id)
+        if case .configured = match.entry.origins {
+            addCommonFields(&response, request, nil, id: id)
+        } else {
+            response.commonFields = CommonHeaderFields(id: id, webToken: nil)
+        }
+        // RFC 9110, 15.5.6.
+        response.otherHeaders[.allow] = match.allowed
+        complete(&response, of: match, id: id)
+        return response
+    }
+
+    /// Adds the request identifier, and the fields that let pages of other origins read the response.
+    private func complete(_ response: inout APIResponse, of match: RouteMatch, id: RequestIdentifier) {
+        if match.entry.isMonitored, response.commonFields == nil { response.otherHeaders[.requestUUID] = id.text }
+        guard case .any(_, let reading) = match.entry.origins else { return }
+        response.otherHeaders[.accessControlAllowOrigin] = "*"
+        if !reading.isEmpty { response.otherHeaders[.accessControlExposeHeaders] = reading }
     }
 }
 
@@ -477,17 +554,15 @@ extension APIResponse {
     }
 }
 
-extension RelayError {
-    /// Returns an error with status 405.
-    ///
-    /// The caller must set the header `Allow`: RFC 9110, 15.5.6.
-    static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }
-}
-
 /// The CORS header fields.
 ///
 /// See Wire.md, "Headers and bodies". The header names the origin, never `*`, so that pages may also send credentials.
 enum CrossOrigin {
+    /// Ten minutes, in seconds.
+    ///
+    /// If an origin is removed, browsers notice after that time, and the request itself is refused at once.
+    static let maxAge = "600"
+
     /// Lets a page of `origin`, which the caller has checked, read the response.
     static func allow(_ origin: String, _ response: inout APIResponse) {
         response.otherHeaders[.accessControlAllowOrigin] = origin
@@ -506,76 +581,7 @@ enum CrossOrigin {
         response.headers[.accessControlAllowHeaders] =
             "Content-Type, X-Apple-CloudKit-Request-KeyID, X-Apple-CloudKit-Request-ISO8601Date, "
             + "X-Apple-CloudKit-Request-SignatureV1, X-Zonecast-Device-ID"
-        // Ten minutes. If an origin is removed, browsers notice after that time, and the request itself is refused at
-        // once.
-        response.headers[.accessControlMaxAge] = "600"
-        return response
-    }
-}
-
-/// Endpoints that are not operations on a database.
-extension Relay {
-    /// Serves the OpenAPI document, which is public and readable from any origin.
-    static func openAPIResponse(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
-        let isRead = request.method == .get || request.method == .head
-        var response = APIResponse(
-            status: isRead ? .ok : .methodNotAllowed,
-            body: isRead ? OpenAPIDocument.json : []
-        )
-        response.headers.append(json)
-        response.headers[.requestUUID] = id.text
-        response.headers[.accessControlAllowOrigin] = "*"
-        if !isRead { response.headers[.allow] = "GET, HEAD" }
-        return response
-    }
-
-    /// Handles a request to an asset's upload or download address, which needs no credentials and allows any origin.
-    func respondToAssetRequest(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
-        let id = requestID()
-        var response: APIResponse
-        do {
-            switch (purpose, request.method) {
-            case (_, .options):
-                response = APIResponse(status: .noContent)
-                response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
-                response.headers[.accessControlAllowHeaders] = "Content-Type, If-None-Match, Range, Upload-Offset"
-                response.headers[.accessControlMaxAge] = "600"
-            case (.upload, .post), (.upload, .put):
-                let answer = try await assets.finish(request)
-                response = APIResponse(status: .ok, text: answer.body)
-                response.headers.append(Self.json)
-            case (.upload, .get), (.upload, .head): response = try assets.progress(request)
-            case (.download, .get), (.download, .head): response = try await assets.download(request)
-            default: throw RelayError.methodNotAllowed("This address does not support this method.")
-            }
-        } catch {
-            response = failure(error, id: id)
-            if response.status == .methodNotAllowed {
-                response.headers[.allow] = purpose == .upload ? "POST, PUT, OPTIONS" : "GET, HEAD, OPTIONS"
-            }
-            response.headers.append(Self.json)
-        }
-        response.headers[.requestUUID] = id.text
-        response.headers[.accessControlAllowOrigin] = "*"
-        response.headers[.accessControlExposeHeaders] = "ETag, Upload-Offset, X-Apple-Request-UUID"
-        return response
-    }
-
-    /// Handles a long poll.
-    func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: RequestIdentifier) async -> APIResponse {
-        var response: APIResponse
-        do {
-            guard request.method == .get else {
-                throw RelayError.methodNotAllowed("This path requires GET.")
-            }
-            response = try await longPolls.respond(to: request, in: home)
-        } catch {
-            response = failure(error, id: id)
-            if response.status == .methodNotAllowed { response.headers[.allow] = "GET" }
-            response.headers.append(Self.json)
-            response.headers[.accessControlAllowOrigin] = "*"
-        }
-        response.headers[.requestUUID] = id.text
+        response.headers[.accessControlMaxAge] = maxAge
         return response
     }
 }
@@ -597,28 +603,17 @@ extension Relay {
     }
 
     private func respond(to request: APIRequest, by caller: Caller) async -> APIResponse {
-        let id = requestID()
-        var response: APIResponse
-        do {
-            let route = try request.head.parsedHead.route.get()
-            let known = Authentication(console: caller, in: route.home)
-            let context = try context(request, route, known, id: id)
-            let answer = try await route.operation.perform(context)
-            response = APIResponse(answer)
-        } catch {
-            response = failure(error, id: id)
+        let match: RouteMatch
+        switch router.match(request.head) {
+        case .success(let found): match = found
+        case .failure(let error): return failure(error, to: request, id: requestID())
         }
-        addCommonFields(&response, request, nil, id: id)
-        return response
-    }
-}
-
-extension Route.Operation {
-    /// Whether operators may use it in the public database.
-    var isForOperators: Bool {
-        switch self {
-        case .recordsModify, .recordsLookup, .recordsQuery, .assetsUpload, .assetsRereference, .zonesList: true
-        default: false
+        guard let route = match.route else { return failure(RelayError.unknownPath, to: request, id: requestID()) }
+        let known = Authentication(console: caller, in: route.home)
+        switch match.entry.endpoint {
+        case .step(let step): return await perform(step, request, route, by: known)
+        case .waiting(let endpoint): return await perform(endpoint, request, route, by: known)
+        case .page: return failure(RelayError.unknownPath, to: request, id: requestID())
         }
     }
 }

@@ -51,11 +51,8 @@ package final class RequestHead: Sendable {
 
 /// The parsed form of a request head, shared by all requests with the same head.
 final class ParsedRequestHead: Sendable {
-    let route: Result<Route, RelayError>
-    /// The container in the path, if any; can be set even if `route` is a failure.
+    /// The container in the path, if any; can be set even if the path names no endpoint.
     let home: ContainerEnvironment?
-    /// Whether the path begins with `/database/1/` and therefore can only be that of an operation.
-    let isOperationPath: Bool
     let presented: PresentedCredentials
     /// Whether the request is signed with a server-to-server key.
     ///
@@ -63,10 +60,29 @@ final class ParsedRequestHead: Sendable {
     let isSigned: Bool
     /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
     let grantKey: GrantKey?
+    private let found = Mutex<FoundRoute?>(nil)
     private let provisioned = Atomic<Bool>(false)
     private let lastAuthentication = Mutex<Authentication?>(nil)
     private let types = Mutex<RecordTypeCache?>(nil)
     private let zones = Mutex<ParsedZoneID?>(nil)
+
+    private struct FoundRoute {
+        /// Retained, so that the identity of another router cannot be the same.
+        var router: Router
+        var match: Result<RouteMatch, RelayError>
+    }
+
+    /// What the router has found for this head; `nil` before it has looked.
+    func match(by router: Router) -> Result<RouteMatch, RelayError>? {
+        found.withLock { $0.flatMap { $0.router === router ? $0.match : nil } }
+    }
+
+    func keep(_ match: Result<RouteMatch, RelayError>, by router: Router) {
+        found.withLock { $0 = FoundRoute(router: router, match: match) }
+    }
+
+    /// The endpoint at which the request arrived; `nil` before, and for paths that name none.
+    var match: RouteMatch? { found.withLock { try? $0?.match.get() } }
 
     /// The zone of the latest request.
     ///
@@ -101,16 +117,11 @@ final class ParsedRequestHead: Sendable {
     }
 
     init(_ head: RequestHead.Content) {
-        let segments = Result { () throws(RelayError) in try Route.segments(of: head.path) }
-        route = segments.flatMap { segments in
-            Result { () throws(RelayError) in try Route(segments: segments) }
-        }
-        home = (try? segments.get()).flatMap { Route.home(of: $0) }
-        isOperationPath = head.path.utf8.starts(with: "/database/1/".utf8)
+        home = Route.home(ofPath: head.path)
         let presented = PresentedCredentials(head)
         self.presented = presented
         isSigned = presented.signature.isPresent
-        grantKey = if case .success(let route) = route { GrantKey(home: route.home, presented) } else { nil }
+        grantKey = home.map { GrantKey(home: $0, presented) }
     }
 }
 

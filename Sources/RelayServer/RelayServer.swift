@@ -1,3 +1,4 @@
+import HTTPTypes
 package import Logging
 package import NIOCore
 import NIOExtras
@@ -5,6 +6,7 @@ import NIOPosix
 package import RelayAPI
 import RelayStore
 import ServiceLifecycle
+import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -22,8 +24,6 @@ package struct RelayServer: Service {
     package typealias Responder =
         @Sendable (APIRequest, any ResponseExecutor, @escaping @Sendable (APIResponse) -> Void) -> Task<Void, Never>?
 
-    package typealias AsyncResponder = @Sendable (APIRequest) async -> APIResponse
-
     private let configuration: ServerConfiguration
     private let respond: Responder
     private let intake: @Sendable (APIRequest) -> (any BodyIntake)?
@@ -35,6 +35,7 @@ package struct RelayServer: Service {
     private let now: @Sendable () -> NIODeadline
     private let logger: Logger
     private let counts: ConnectionCounts
+    private let isStopping = Flag()
 
     /// Creates a server that starts listening in `run()`.
     ///
@@ -43,7 +44,7 @@ package struct RelayServer: Service {
     ///   - logger: For messages to operators; never receives query strings.
     ///   - notices: The notice hub and the admission for `/push/1/…`; without it, such sockets are closed at once.
     ///   - now: The clock for deadlines; must never go back.
-    ///   - isReady: The result of `GET /readyz`. Called on an event loop; must not block.
+    ///   - isReady: The result of `GET /readyz`. Must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - onShortage: Called on an event loop when the system has no descriptor for another connection.
     ///   - onRefusal: Called on an event loop for each request that is rejected before it is routed.
@@ -83,6 +84,29 @@ package struct RelayServer: Service {
         self.onRefusal = onRefusal
         self.respond = respond
         self.intake = intake
+    }
+
+    /// The health and readiness endpoints; a server that stops is not ready.
+    ///
+    /// See Reliability.md, "Testing".
+    package var entries: [RouteEntry] {
+        let name = notices.map { $0.hub.relayName + "\n" } ?? ""
+        return [
+            .page("healthz", .whole("/healthz"), .reading, isMonitored: false) { _, _ in
+                Self.state(isUp: true, name)
+            },
+            .page("readyz", .whole("/readyz"), .reading, isMonitored: false) { [isReady, isStopping] _, _ in
+                Self.state(isUp: isReady() && !isStopping.isSet)
+            },
+        ]
+    }
+
+    private static func state(isUp: Bool, _ name: String = "") -> APIResponse {
+        APIResponse(
+            status: isUp ? .ok : .serviceUnavailable,
+            headers: [.contentType: "text/plain", .cacheControl: "no-store"],
+            body: Array(((isUp ? "up\n" : "down\n") + name).utf8)
+        )
     }
 
     /// Returns the number of open connections, including sockets.
@@ -170,6 +194,7 @@ package struct RelayServer: Service {
         }
         do {
             try await gracefulShutdown()
+            isStopping.set()
             let closed = channel.eventLoop.makePromise(of: Void.self)
             quiescing.initiateShutdown(promise: closed)
             // Closing the remaining connections and then the stores takes time too, which must fit into the limit.
@@ -193,7 +218,6 @@ package struct RelayServer: Service {
                 testDoor: configuration.testDoor
             ),
             counts: counts,
-            isReady: isReady,
             intake: intake,
             respond: respond,
             notices: notices,
@@ -229,6 +253,15 @@ package struct RelayServer: Service {
         }
         return loops
     }
+}
+
+/// A state that begins once.
+private final class Flag: Sendable {
+    private let value = Atomic(false)
+
+    var isSet: Bool { value.load(ordering: .relaxed) }
+
+    func set() { value.store(true, ordering: .relaxed) }
 }
 
 /// The address of a listening server.

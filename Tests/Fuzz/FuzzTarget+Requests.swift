@@ -383,7 +383,7 @@ extension FuzzTarget {
 
 /// A console of an in-memory relay with one operator.
 private final class FuzzConsole: Sendable {
-    private let respond: RelayServer.AsyncResponder
+    private let relay: Relay
     private let signIn: (cookie: String, token: String)
 
     private struct NoCookie: Error {}
@@ -403,7 +403,7 @@ private final class FuzzConsole: Sendable {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         let hub = NoticeHub(relayName: "fuzz", noticeID: { "n" })
-        let relay = Relay(
+        relay = Relay(
             authenticator: try Authenticator(directory: accounts, settings: settings, time: time, random: .system),
             stores: stores,
             hub: hub,
@@ -432,10 +432,10 @@ private final class FuzzConsole: Sendable {
             ),
             time: time
         )
-        respond = ConsoleMiddleware(parts).wrap { _ in APIResponse(status: .notFound) }
+        relay.router.add(Console(parts).entries)
         let code = try accounts.makeOperatorLink()
         let body = #"{"code":"\#(code)","name":"ada@example.org","password":"correct horse"}"#
-        let answer = await respond(Self.request(.post, "setup", "", Array(body.utf8), nil))
+        let answer = await relay.respond(to: Self.request(.post, "setup", "", Array(body.utf8), nil))
         guard let set = answer.headers[.setCookie]?.split(separator: ";").first else { throw NoCookie() }
         struct Welcome: Decodable { var token: String }
         let welcome = try JSONDecoder().decode(Welcome.self, from: Data(answer.body))
@@ -475,7 +475,7 @@ private final class FuzzConsole: Sendable {
             Array(lines[2]),
             isSignedIn ? signIn : nil
         )
-        let answer = await respond(request)
+        let answer = await relay.respond(to: request)
         let outcome = "\(isSignedIn) \(words[1].prefix(20)) \(answer.status.code)"
         guard answer.status.code != 500 else {
             return Finding(outcome, objection: "500: \(String(decoding: answer.body, as: UTF8.self))")

@@ -16,7 +16,6 @@ final class ConsoleWorld: Sendable {
     let accounts: AccountStore
     let relay: Relay
     let recent: RecentRequests
-    private let responder: RelayServer.AsyncResponder
     private let cookie = Mutex<String?>(nil)
     /// The token that the page was given for changes.
     private let token = Mutex("1")
@@ -79,10 +78,11 @@ final class ConsoleWorld: Sendable {
             time: time,
             push: push
         )
-        responder = ConsoleMiddleware(isOpen ? parts : nil).wrap { _ in APIResponse(status: .teapot) }
+        relay.router.add(Console(isOpen ? parts : nil).entries)
     }
 
     deinit {
+        relay.router.removeAll()
         stores.close()
         try? FileManager.default.removeItem(atPath: folder)
     }
@@ -102,8 +102,8 @@ final class ConsoleWorld: Sendable {
         if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
         if let host { headers[try #require(HTTPField.Name("Host"))] = host }
         let place = "container=\(container)&environment=development"
-        let response = await responder(
-            APIRequest(
+        let response = await relay.respond(
+            to: APIRequest(
                 method: method,
                 path: path,
                 query: query.contains("environment=") ? query : "\(place)&\(query)",
@@ -161,9 +161,4 @@ extension APIResponse {
     func json<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
         try JSONDecoder().decode(type, from: Data(body))
     }
-}
-
-extension HTTPResponse.Status {
-    /// The status that the responder behind the console returns.
-    static let teapot = HTTPResponse.Status(code: 418)
 }

@@ -10,8 +10,8 @@ import Testing
 @Suite struct DemoPagesTests {
     let pages = DemoPages(isOpen: true, run: "1")
 
-    private func get(_ path: String, _ pages: DemoPages? = nil) -> APIResponse? {
-        (pages ?? self.pages).answer(APIRequest(method: .get, path: path))
+    private func get(_ path: String, _ pages: DemoPages? = nil) async throws -> APIResponse? {
+        try await ServedPages((pages ?? self.pages).entries).answer(APIRequest(method: .get, path: path))
     }
 
     @Test(arguments: [
@@ -19,8 +19,8 @@ import Testing
         ("/demo/qr.js", "text/javascript"), ("/zonecast.js", "text/javascript"),
         ("/behind/zonecast.js", "text/javascript"),
     ])
-    func demoFilesAreServed(path: String, type: String) throws {
-        let answer = try #require(get(path))
+    func demoFilesAreServed(path: String, type: String) async throws {
+        let answer = try #require(await get(path))
         #expect(answer.status == .ok)
         #expect(answer.headers[.contentType] == "\(type); charset=utf-8")
         #expect(answer.headers[.xContentTypeOptions] == "nosniff")
@@ -31,30 +31,32 @@ import Testing
         "/demo/none.js", "/demo.css", "/", "/qr.js", "/demo/demo/zonecast", "/healthz",
         "/database/1/iCloud.x/development/private/demo/", "/database/1/iCloud.x/development/public/zonecast.js",
     ])
-    func otherPathsAreNotHandled(path: String) { #expect(get(path) == nil) }
+    func otherPathsAreNotHandled(path: String) async throws { #expect(try await get(path) == nil) }
 
-    @Test func aDisabledDemoServesOnlyTheModuleAndSaysHowToEnableIt() throws {
+    @Test func aDisabledDemoServesOnlyTheModuleAndSaysHowToEnableIt() async throws {
         let closed = DemoPages(isOpen: false, run: "1")
-        for path in ["/demo/demo.js", "/demo/means.json", "/demo/restart"] { #expect(get(path, closed) == nil) }
+        for path in ["/demo/demo.js", "/demo/means.json", "/demo/restart"] {
+            #expect(try await get(path, closed) == nil)
+        }
         for path in ["/demo", "/demo/"] {
-            let answer = try #require(get(path, closed))
+            let answer = try #require(await get(path, closed))
             #expect(answer.status == .notFound && String(decoding: answer.body, as: UTF8.self).contains("demo: true"))
         }
-        #expect(get("/zonecast.js", closed)?.headers[.accessControlAllowOrigin] == "*")
+        #expect(try await get("/zonecast.js", closed)?.headers[.accessControlAllowOrigin] == "*")
     }
 
-    @Test func aPathWithoutItsSlashIsRedirected() {
-        #expect(get("/demo")?.status == .permanentRedirect)
-        #expect(get("/demo")?.headers[.location] == "demo/")
+    @Test func aPathWithoutItsSlashIsRedirected() async throws {
+        #expect(try await get("/demo")?.status == .permanentRedirect)
+        #expect(try await get("/demo")?.headers[.location] == "demo/")
     }
 
     /// Every file that the demo refers to is served, so that an incomplete renaming is found here.
-    @Test func everyReferencedFileIsServed() throws {
+    @Test func everyReferencedFileIsServed() async throws {
         var open = ["/demo/"]
         var seen: Set<String> = []
         while let path = open.popLast() {
             guard seen.insert(path).inserted else { continue }
-            let answer = try #require(get(path), "\(path)")
+            let answer = try #require(await get(path), "\(path)")
             let text = String(decoding: answer.body, as: UTF8.self)
             let named = text.matches(of: /(?:from |href=|src=)"([.\/a-z]+\.(?:js|css))"/).map { String($0.1) }
             for name in named {
@@ -66,8 +68,8 @@ import Testing
         #expect(seen.contains("/zonecast.js"))
     }
 
-    @Test func onlyScriptsOfTheDemoMayRun() throws {
-        let answer = try #require(get("/demo/"))
+    @Test func onlyScriptsOfTheDemoMayRun() async throws {
+        let answer = try #require(await get("/demo/"))
         let policy = try #require(answer.headers[.contentSecurityPolicy])
         #expect(policy.hasPrefix("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"))
         #expect(!policy.contains("unsafe"))
@@ -78,10 +80,11 @@ import Testing
         #expect(page.matches(of: /<script(?! type="module" src=")/).isEmpty)
     }
 
-    @Test func onlyGetAndHeadAreAllowed() {
-        let answer = pages.answer(APIRequest(method: .post, path: "/demo/", body: [1]))
+    @Test func onlyGetAndHeadAreAllowed() async throws {
+        let served = try ServedPages(pages.entries)
+        let answer = await served.answer(APIRequest(method: .post, path: "/demo/", body: [1]))
         #expect(answer?.status == .methodNotAllowed)
-        #expect(answer?.headers[.allow] == "GET, HEAD")
+        #expect(answer?.headers[.allow] == "GET, HEAD, OPTIONS")
     }
 
     /// Another site's page must not be able to restart the relay.
@@ -90,24 +93,26 @@ import Testing
         ("127.0.0.1:8080", nil, false), ("evil.example", "restart", false),
         ("127.0.0.1.evil.example", "restart", false),
     ])
-    func onlyTheDemosOwnPageRestartsTheRelay(host: String, header: String?, isAllowed: Bool) throws {
+    func onlyTheDemosOwnPageRestartsTheRelay(host: String, header: String?, isAllowed: Bool) async throws {
         let count = Mutex(0)
         let pages = DemoPages(isOpen: true, run: "7") { count.withLock { $0 += 1 } }
         var headers = HTTPFields()
         headers[try #require(HTTPField.Name("Host"))] = host
         headers[try #require(HTTPField.Name("X-Zonecast-Demo"))] = header
-        let answer = pages.answer(APIRequest(method: .post, path: "/demo/restart", headers: headers))
-        #expect(answer?.status == (isAllowed ? .accepted : .methodNotAllowed))
+        let served = try ServedPages(pages.entries)
+        let answer = await served.answer(APIRequest(method: .post, path: "/demo/restart", headers: headers))
+        #expect(answer?.status == (isAllowed ? .accepted : .forbidden))
         #expect(count.withLock { $0 } == (isAllowed ? 1 : 0))
-        let means = try #require(get("/demo/means.json", pages))
+        let means = try #require(await get("/demo/means.json", pages))
         #expect(String(decoding: means.body, as: UTF8.self) == #"{"restart":true,"run":"7"}"#)
     }
 
-    @Test func withoutARestartHandlerNothingRestarts() throws {
+    @Test func withoutARestartHandlerNothingRestarts() async throws {
         var headers = HTTPFields()
         headers[try #require(HTTPField.Name("Host"))] = "127.0.0.1"
         headers[try #require(HTTPField.Name("X-Zonecast-Demo"))] = "restart"
-        let answer = pages.answer(APIRequest(method: .post, path: "/demo/restart", headers: headers))
-        #expect(answer?.status == .methodNotAllowed)
+        let served = try ServedPages(pages.entries)
+        let answer = await served.answer(APIRequest(method: .post, path: "/demo/restart", headers: headers))
+        #expect(answer?.status == .forbidden)
     }
 }

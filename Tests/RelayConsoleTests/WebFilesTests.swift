@@ -33,21 +33,20 @@ import Testing
         let web = URL(fileURLWithPath: folder.path)
         let source = Self.repository.appending(path: "Sources/RelayConsole/Web")
         try FileManager.default.copyItem(at: source, to: web)
-        let pages = DemoPages(isOpen: true, run: "1", files: WebFiles(folder: folder.path))
-        func page(_ path: String) -> String? {
-            pages.answer(APIRequest(method: .get, path: path)).map { String(decoding: $0.body, as: UTF8.self) }
+        let pages = try ServedPages(
+            DemoPages(isOpen: true, run: "1", files: WebFiles(folder: folder.path)).entries
+        )
+        let closed = try ServedPages(DemoPages(isOpen: false, run: "1").entries)
+        func page(_ path: String, of pages: ServedPages) async -> String? {
+            await pages.answer(APIRequest(method: .get, path: path)).map { String(decoding: $0.body, as: UTF8.self) }
         }
-        let before = try #require(page("/demo/store.js"))
+        let before = try #require(await page("/demo/store.js", of: pages))
         try Data((before + "// edited\n").utf8).write(to: web.appending(path: "demo/store.js"))
         try Data("secret".utf8).write(to: web.appending(path: "demo/other.js"))
-        #expect(page("/demo/store.js")?.hasSuffix("// edited\n") == true)
-        #expect(page("/demo/other.js") == nil)
-        #expect(
-            page("/zonecast.js")
-                == DemoPages(isOpen: false, run: "1").answer(
-                    APIRequest(method: .get, path: "/zonecast.js")
-                ).map { String(decoding: $0.body, as: UTF8.self) }
-        )
-        #expect(page("/zonecast.js")?.contains("from \"./json.js\"") == false)
+        #expect(await page("/demo/store.js", of: pages)?.hasSuffix("// edited\n") == true)
+        #expect(await page("/demo/other.js", of: pages) == nil)
+        let module = await page("/zonecast.js", of: pages)
+        #expect(module == (await page("/zonecast.js", of: closed)))
+        #expect(module?.contains("from \"./json.js\"") == false)
     }
 }

@@ -276,17 +276,19 @@ import Testing
 
     @Test func healthAndReadinessAreReported() async throws {
         let isReady = Mutex(true)
-        try await withServer(isReady: { isReady.withLock { $0 } }) { port in
-            for (path, ready, status) in [("/healthz", true, 200), ("/readyz", true, 200), ("/readyz", false, 503)] {
-                isReady.withLock { $0 = ready }
-                let peer = try await RawPeer.connect(
-                    port: port,
-                    sending: "GET \(path) HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-                )
-                let answer = try await peer.untilClosed()
-                #expect(answer.hasPrefix("HTTP/1.1 \(status) "))
-                #expect(answer.hasSuffix(status == 200 ? "up\n" : "down\n"))
-            }
+        let notices = try NoticePort()
+        let server = RelayServer(
+            configuration: ServerConfiguration(),
+            logger: quiet,
+            isReady: { isReady.withLock { $0 } },
+            respond: inTask(echoRequest)
+        )
+        notices.relay.router.add(server.entries)
+        for (path, ready, status) in [("/healthz", true, 200), ("/readyz", true, 200), ("/readyz", false, 503)] {
+            isReady.withLock { $0 = ready }
+            let answer = await notices.relay.respond(to: APIRequest(method: .get, path: path))
+            #expect(answer.status.code == status)
+            #expect(String(decoding: answer.body, as: UTF8.self) == (status == 200 ? "up\n" : "down\n"))
         }
     }
 
@@ -403,6 +405,11 @@ import Testing
         await group.triggerGracefulShutdown()
         let frames = try await socket.frames(1, waitingFor: "the close frame")
         #expect(frames.map(\.closeCode) == [1001])
+        let relay = try NoticePort().relay
+        relay.router.add(server.entries)
+        for (path, status) in [("/healthz", 200), ("/readyz", 503)] {
+            #expect(await relay.respond(to: APIRequest(method: .get, path: path)).status.code == status)
+        }
         try await socket.send(SocketPeer.frame(0x88, [3, 0xE9]))
         connectionHandler.open()
         let answer = try await busy.untilClosed()

@@ -169,7 +169,7 @@ final class NoticePort: Sendable {
         let stores = StoreFolder(
             folder: nil,
             draw: { drawn.withLock { $0.next() } },
-            onCommit: { home, changes in hub.publish(changes, of: home) }
+            onCommit: { [notices = CommitNotices(hub.bus)] in notices.publish($1, of: $0) }
         )
         self.hub = hub
         relay = Relay(

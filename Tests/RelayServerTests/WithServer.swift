@@ -13,7 +13,6 @@ import Synchronization
 func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     clock: StandingClock = StandingClock(),
-    isReady: @escaping @Sendable () -> Bool = { true },
     notices: NoticeService? = nil,
     intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
     respond: @escaping AsyncResponder = echoRequest,
@@ -31,7 +30,6 @@ func withServer<Value: Sendable>(
         logger: quiet,
         notices: notices,
         now: clock.now,
-        isReady: isReady,
         onListening: { port.yield($0.port) },
         intake: intake,
         respond: inPlace ?? inTask(respond)
@@ -59,10 +57,14 @@ func withServer<Value: Sendable>(
 
 typealias AsyncResponder = @Sendable (APIRequest) async -> APIResponse
 
-/// Returns a responder that answers each request in a task.
+/// Returns a responder that answers each request in a task, except those of `settle`.
 func inTask(_ respond: @escaping AsyncResponder) -> RelayServer.Responder {
     { request, executor, then in
-        Task(executorPreference: executor.tasks) {
+        if request.path == "/healthz" {
+            then(APIResponse(status: .ok, body: Array("up\n".utf8)))
+            return nil
+        }
+        return Task(executorPreference: executor.tasks) {
             let response = await respond(request)
             executor.run { then(response) }
         }

@@ -53,19 +53,30 @@ final class AssetService: Sendable {
         seal = AssetSeal(relayKey: authenticator.relayKey, random: random)
     }
 
-    /// Parses the path of an asset address, after a proxy's prefix: its purpose and its sealed content.
-    static func parse(_ path: String) -> (purpose: AssetSeal.Purpose, sealed: String)? {
-        for (purpose, start) in [(AssetSeal.Purpose.upload, "/asset/1/upload/"), (.download, "/asset/1/download/")] {
-            guard let found = path.firstRange(of: start) else { continue }
-            return (purpose, String(path[found.upperBound...]))
-        }
-        return nil
+    /// The upload and download addresses, which need no credentials and may be used by pages of any origin.
+    var entries: [RouteEntry] {
+        let origins = RouteEntry.Origins.any(
+            sending: "Content-Type, If-None-Match, Range, Upload-Offset",
+            reading: "ETag, Upload-Offset, X-Apple-Request-UUID"
+        )
+        let upload = RoutePath.ending("asset/1/upload/**")
+        return [
+            .page(Self.uploadName, upload, [.post, .put], origins: origins) { request, match in
+                let answer = try await self.finish(request, at: match.parameters[0])
+                var response = APIResponse(status: .ok, text: answer.body)
+                response.headers[.contentType] = "application/json; charset=UTF-8"
+                return response
+            },
+            .page(Self.uploadName, upload, .reading, origins: origins) { _, match in
+                try self.progress(at: match.parameters[0])
+            },
+            .page("asset/download", .ending("asset/1/download/**"), .reading, origins: origins) { request, match in
+                try await self.download(request, at: match.parameters[0])
+            },
+        ]
     }
 
-    /// Returns the purpose of the asset address in `path`; `nil` for all other paths, which are by far the most.
-    static func purpose(_ path: String) -> AssetSeal.Purpose? {
-        path.utf8.starts(with: "/database/".utf8) ? nil : parse(path)?.purpose
-    }
+    private static let uploadName = "asset/upload"
 
     // MARK: Addresses and receipts
 
@@ -139,10 +150,14 @@ final class AssetService: Sendable {
     /// Creates the intake for a request to an upload address; returns `nil` for other requests and invalid addresses.
     ///
     /// See Wire.md, "Asset operations".
-    func intake(_ request: APIRequest) -> UploadIntake? {
-        guard request.method == .post || request.method == .put, let (upload, address) = upload(of: request),
-            let assetStore = try? stores.assets(of: upload.home)
+    func intake(_ request: APIRequest, at match: RouteMatch) -> UploadIntake? {
+        guard match.entry.name == Self.uploadName, match.isAllowed, request.method != .head, request.method != .get
         else { return nil }
+        return intake(request, at: match.parameters[0])
+    }
+
+    private func intake(_ request: APIRequest, at address: String) -> UploadIntake? {
+        guard let upload = upload(at: address), let assetStore = try? stores.assets(of: upload.home) else { return nil }
         let type = request.headers[.contentType] ?? ""
         let offset = request.headers[.uploadOffset].map { Int64($0) ?? -1 } ?? 0
         var refusal = refusal(of: upload, from: request.remoteAddress)
@@ -169,8 +184,8 @@ final class AssetService: Sendable {
     func removeExpiredUploads() { interrupted.removeExpired(at: time.uptime()) }
 
     /// Returns the number of bytes received of an interrupted upload.
-    func progress(_ request: APIRequest) throws(RelayError) -> APIResponse {
-        guard let (_, address) = upload(of: request) else { throw .assetAddressEnded }
+    private func progress(at address: String) throws(RelayError) -> APIResponse {
+        guard upload(at: address) != nil else { throw .assetAddressEnded }
         var response = APIResponse(status: .noContent)
         response.headers[.uploadOffset] = "\(interrupted.size(of: address))"
         response.headers[.cacheControl] = "no-store"
@@ -206,20 +221,16 @@ final class AssetService: Sendable {
         }
     }
 
-    private func upload(of request: APIRequest) -> (upload: Upload, address: String)? {
-        guard let (purpose, sealed) = Self.parse(request.path), purpose == .upload,
-            let parts = seal.open(sealed, for: .upload, count: Upload.count, at: time.now()),
-            let upload = Upload(parts)
-        else { return nil }
-        return (upload, sealed)
+    private func upload(at address: String) -> Upload? {
+        seal.open(address, for: .upload, count: Upload.count, at: time.now()).flatMap { Upload($0) }
     }
 
     /// Completes an upload whose body has arrived.
-    func finish(_ request: APIRequest) async throws(RelayError) -> EndpointAnswer {
+    private func finish(_ request: APIRequest, at address: String) async throws(RelayError) -> EndpointAnswer {
         // Without streaming, the body is complete in the request.
         let intake =
             (request.intake as? UploadIntake)
-            ?? self.intake(request).map { intake in
+            ?? self.intake(request, at: address).map { intake in
                 _ = intake.take(request.body) {}
                 return intake
             }
@@ -271,9 +282,8 @@ extension RelayError {
 extension AssetService {
     /// Responds to a download address with the file, if the field still contains the asset and the user may still read
     /// it.
-    func download(_ request: APIRequest) async throws(RelayError) -> APIResponse {
-        guard let (purpose, sealed) = Self.parse(request.path), purpose == .download,
-            let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
+    fileprivate func download(_ request: APIRequest, at address: String) async throws(RelayError) -> APIResponse {
+        guard let parts = seal.open(address, for: .download, count: Download.count, at: time.now()),
             let download = Download(parts), isValid(download.issuedTo), let asset = try asset(of: download)
         else { throw .assetAddressEnded }
         let assetStore = try assetStore(of: download.home)

@@ -2,12 +2,19 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let assets: [RouteEntry] = [
+        .reading(.database("assets/upload"), by: .operators, requestUploads),
+        .reading(.database("assets/rereference"), by: .operators, rereferenceAssets),
+    ]
+}
+
 /// `assets/upload`: returns upload addresses in the order of the request.
 ///
 /// See Wire.md, "Asset operations". Zonecast extension: a token may contain the `fileChecksum` and `size` of the
 /// content. If the caller can already read that content in the zone, or has uploaded it and not saved it yet, the
 /// response contains a receipt next to the address, and nothing has to be uploaded.
-func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
+private func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let zone = try context.zone(of: context.body)
     let asked = try context.items("tokens", of: context.body).map { token in
@@ -58,7 +65,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
 /// `assets/rereference`: returns assets of existing records with receipts to save them in other records.
 ///
 /// See Wire.md, "Asset operations".
-func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
+private func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let asked = try context.items("assets", of: context.body).map { item in
         (name: try item.required("recordName").string(), field: try item.required("fieldName").string())

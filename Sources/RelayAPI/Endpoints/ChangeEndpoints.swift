@@ -2,10 +2,19 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let changes: [RouteEntry] = [
+        .reading(.database("changes/database"), fetchDatabaseChanges),
+        .reading(.database("changes/zone"), fetchZoneChanges),
+        .reading(.database("zones/changes"), fetchChangedZones),
+        .reading(.database("records/changes"), fetchRecordChanges),
+    ]
+}
+
 /// `changes/zone`: returns one page for each requested zone; the error of a zone is an entry of the response.
 ///
 /// See Wire.md, "changes/zone".
-func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
+private func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let items = try context.items("zones", of: context.body)
     let defaults = try ZonePageRequest(context.body, context)
@@ -64,7 +73,7 @@ private func write(
 /// `records/changes`, the older form for one zone: an error of the zone is an error of the request.
 ///
 /// See Wire.md, "records/changes".
-func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
+private func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
     let request = try ZonePageRequest(context.body, context)
@@ -155,14 +164,14 @@ private struct ZonePageRequest {
 /// `changes/database`.
 ///
 /// See Wire.md, "changes/database".
-func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
+private func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(context, token: context.body["syncToken"], tokenKey: "syncToken")
 }
 
 /// `zones/changes`, the older form, whose token has a different name.
 ///
 /// See Wire.md, "zones/changes".
-func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
+private func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(
         context,
         token: context.body["metaSyncToken"] ?? context.body["syncToken"],

@@ -2,11 +2,17 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let limits: [RouteEntry] = [
+        .reading(.database("limits"), methods: .getOrPost, by: .anonymous, describeLimits)
+    ]
+}
+
 /// `limits`, a Zonecast extension: returns the caller's limits and storage use in this database.
 ///
 /// In the public database, also returns the rights of the caller's roles for each record type. For display only: each
 /// write is checked when it arrives. See Wire.md, "Extensions".
-func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
+private func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
     let (limits, database) = (context.limits, context.database)
     let schema = context.store.currentSchema
     var use: StorageUse?

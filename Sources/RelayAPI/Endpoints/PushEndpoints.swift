@@ -3,8 +3,18 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let pushes: [RouteEntry] = [
+        .reading(.databaseOrDevice("tokens/create"), createToken),
+        .reading(.databaseOrDevice("tokens/register"), registerToken),
+        .reading(.databaseOrDevice("push/keys"), methods: .getOrPost, fetchPushKeys),
+        .waiting(.databaseOrDevice("push/register"), registerForPush),
+        .waiting(.databaseOrDevice("push/unregister"), unregisterFromPush),
+    ]
+}
+
 /// `push/keys`: returns the key with which a browser subscribes to Web Push.
-func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
+private func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
     let key = try context.pushService().webPushKey
     return EndpointAnswer { answer in
         guard let key else { return }
@@ -14,7 +24,7 @@ func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
 }
 
 /// `push/register`: registers the caller's device for push notifications while it has no open socket.
-func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
+private func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
     let (service, target) = (try context.pushService(), try PushTarget(context.body))
     let device = try await context.writing { try service.add(target, for: $0.authentication, in: $0.home) }
     return EndpointAnswer {
@@ -24,7 +34,7 @@ func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 /// `push/unregister`: ends the registration.
-func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswer {
+private func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswer {
     let service = try context.pushService()
     try await context.writing { try service.remove(for: $0.authentication, in: $0.home) }
     return EndpointAnswer { _ in }
@@ -94,7 +104,7 @@ extension PushTarget {
 /// `tokens/create`.
 ///
 /// See Wire.md, "Long polling".
-func createToken(_ context: RequestContext) throws -> EndpointAnswer {
+private func createToken(_ context: RequestContext) throws -> EndpointAnswer {
     let environment = try apnsEnvironment(context)
     let token = try context.longPolls.create(for: context.authentication, in: context.home)
     let home = context.home
@@ -110,7 +120,7 @@ func createToken(_ context: RequestContext) throws -> EndpointAnswer {
 /// `tokens/register`.
 ///
 /// See Wire.md, "Long polling".
-func registerToken(_ context: RequestContext) throws -> EndpointAnswer {
+private func registerToken(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try apnsEnvironment(context)
     let text = try context.body.required("apnsToken").string()
     try context.longPolls.register(text, for: context.authentication, in: context.home)

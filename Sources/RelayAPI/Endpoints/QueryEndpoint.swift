@@ -5,10 +5,16 @@ package import RelayCore
 import Synchronization
 import Wire
 
+extension RouteEntry {
+    static let queries: [RouteEntry] = [
+        .waiting(.database("records/query"), by: .everybody, counted: [.rate, .transfer], queryRecords)
+    ]
+}
+
 /// `records/query`.
 ///
 /// See Wire.md, "Queries".
-func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
+private func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let body = context.body
     let query = try QueryCodec.read(body.required("query"), schema: context.store.currentSchema)
     guard query.filters.count <= context.limits.queryFilters, query.sorts.count <= context.limits.querySorts else {

@@ -2,23 +2,32 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let records: [RouteEntry] = [
+        .writing(.database("records/modify"), by: .operators, modifyRecords),
+        .reading(.database("records/lookup"), by: .everybody, counted: [.rate, .transfer], lookupRecords),
+        .writing(.database("records/move"), moveRecords),
+    ]
+}
+
 /// `records/modify`.
 ///
 /// See Wire.md, "Saving records".
-func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
-    let write = try RecordsWrite(context)
-    return try write.answer(try await context.store.write(for: context.authentication.caller.user, write.run))
-}
+private func modifyRecords(_ context: RequestContext) throws -> EndpointStep { .write(try RecordsWrite(context)) }
 
 /// A parsed `records/modify` request: the write and its response.
-final class RecordsWrite: Sendable {
-    let context: RequestContext
+// Unchecked because of `outcome`: see `EndpointWrite`.
+private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
+    private let context: RequestContext
     private let request: ModifyRecords
     /// The zone in the body, if the body has one.
     private let zone: ParsedZoneID?
     private let selection: FieldsJSON.Selection
     /// The record types with assets, in the schema with which the request was prepared.
     private let assetTypes: Set<String>
+    private var outcome: ModifyRecords.Result?
+
+    var user: UserID? { context.authentication.caller.user }
 
     init(_ context: RequestContext) throws {
         let operationID = try IdempotencyKey.id(in: context.body)
@@ -71,12 +80,10 @@ final class RecordsWrite: Sendable {
         self.request = operationID.map { request.withIdempotencyKey(IdempotencyKey($0, of: request)) } ?? request
     }
 
-    /// Decides and performs the write.
-    @Sendable func run(in writer: any StoreWriter) throws(RelayError) -> ModifyRecords.Result {
-        try request.run(in: writer)
-    }
+    func run(in writer: any StoreWriter) throws(RelayError) { outcome = try request.run(in: writer) }
 
-    func answer(_ result: ModifyRecords.Result) throws -> EndpointAnswer {
+    func answer() throws -> EndpointAnswer {
+        guard let result = outcome else { throw RelayError.notCarriedOut }
         if !result.isAtomicFailure {
             context.assets.pending.remove(context.usedUploads, of: request.zone.owner, in: context.home)
         }
@@ -167,7 +174,7 @@ extension RequestContext {
 /// `records/lookup`.
 ///
 /// See Wire.md, "Looking up records".
-func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let items = try context.items("records", of: context.body)
     let names = try items.map { try $0.required("recordName").string() }
     let outer = try context.selection(of: context.body)
@@ -207,7 +214,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
 /// `"deleteSource": true` it deletes the source zone, which must be empty after the move. A request with the
 /// `operationID` of an earlier one moves nothing again and returns the current state of the records; those that have
 /// left the destination are reported as deleted.
-func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
+private func moveRecords(_ context: RequestContext) throws -> EndpointStep {
     try MoveRecords.check(context.database.scope)
     let body = context.body
     let source = try context.zone(of: body)
@@ -230,10 +237,19 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     )
     try request.check()
     request.idempotencyKey = try IdempotencyKey.id(in: body).flatMap { IdempotencyKey($0, of: request) }
-    let user = context.authentication.caller.user
-    let result = try await context.store.write(for: user) { [request] writer throws(RelayError) in
+    return .writing(for: context.authentication.caller.user) { [request] writer throws(RelayError) in
         try request.run(in: writer)
+    } answer: { result in
+        try answer(result, from: source, to: destination, context)
     }
+}
+
+private func answer(
+    _ result: MoveRecords.Result,
+    from source: ZoneID,
+    to destination: ZoneID,
+    _ context: RequestContext
+) throws -> EndpointAnswer {
     let failures = result.outcomes.count { $0.error != nil }
     let epoch = context.store.epoch
     let shares = context.shareAnswer

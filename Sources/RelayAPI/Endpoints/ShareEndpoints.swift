@@ -4,10 +4,18 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let shares: [RouteEntry] = [
+        .reading(.database("records/resolve"), by: .anonymous, resolveShares),
+        .writing(.database("records/accept"), acceptShares),
+        .writing(.database("records/requestaccess"), requestAccess),
+    ]
+}
+
 /// `records/resolve`: returns the shares of links without accepting them.
 ///
 /// See Wire.md, "Accepting shares".
-func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
+private func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
     let links = try context.links()
     let visit = try context.visit()
     let found = try context.store.read { reader throws(RelayError) in
@@ -28,14 +36,15 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
 /// `records/accept`: accepts shares by their links.
 ///
 /// See Wire.md, "Accepting shares".
-func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
+private func acceptShares(_ context: RequestContext) throws -> EndpointStep {
     try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
-    let found = try await context.store.write { writer throws(RelayError) in
+    return .writing { writer throws(RelayError) in
         try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).run(in: writer) }
+    } answer: { found in
+        try context.answer(zip(links, found))
     }
-    return try context.answer(zip(links, found))
 }
 
 /// `records/requestaccess`, a Zonecast extension: requests access to shares by their links.
@@ -43,24 +52,25 @@ func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
 /// The body is that of `records/resolve`. Each result contains its `shortGUID`, and an error if access cannot be
 /// requested. The error is the same for unknown links, shares without access requests, and shares that block the
 /// caller.
-func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
+private func requestAccess(_ context: RequestContext) throws -> EndpointStep {
     try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
-    let outcomes = try await context.store.write { writer throws(RelayError) in
+    return .writing { writer throws(RelayError) in
         try links.map { link throws(RelayError) in
             try ShareLink.outcome { () throws(RelayError) in
                 try RequestAccess(visit.acceptance(of: link)).run(in: writer)
             }
         }
-    }
-    return EndpointAnswer { writer in
-        writer.key("results")
-        writer.array(zip(links, outcomes)) { writer, result in
-            writer.object { object in
-                object.key("shortGUID")
-                object.object { $0.member("value", result.0.value) }
-                if case .failure(let error) = result.1 { object.members(of: error) }
+    } answer: { outcomes in
+        EndpointAnswer { writer in
+            writer.key("results")
+            writer.array(zip(links, outcomes)) { writer, result in
+                writer.object { object in
+                    object.key("shortGUID")
+                    object.object { $0.member("value", result.0.value) }
+                    if case .failure(let error) = result.1 { object.members(of: error) }
+                }
             }
         }
     }

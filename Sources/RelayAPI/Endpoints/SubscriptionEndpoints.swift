@@ -2,10 +2,18 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let subscriptions: [RouteEntry] = [
+        .reading(.databaseOrNone("subscriptions/list"), methods: .getOrPost, listSubscriptions),
+        .reading(.databaseOrNone("subscriptions/lookup"), lookupSubscriptions),
+        .writing(.databaseOrNone("subscriptions/modify"), modifySubscriptions),
+    ]
+}
+
 /// `subscriptions/list`.
 ///
 /// See Wire.md, "Subscriptions".
-func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
+private func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try subscriptions(context)
     return EndpointAnswer { writer in
         writer.key("subscriptions")
@@ -16,7 +24,7 @@ func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
 /// `subscriptions/lookup`.
 ///
 /// See Wire.md, "Subscriptions".
-func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let ids = try context.items("subscriptions", of: context.body).map { try $0.required("subscriptionID").string() }
     let found = try subscriptions(context)
     return EndpointAnswer { writer in
@@ -38,7 +46,7 @@ private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
 /// `subscriptions/modify`.
 ///
 /// See Wire.md, "Subscriptions".
-func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
+private func modifySubscriptions(_ context: RequestContext) throws -> EndpointStep {
     // An unreadable item fails alone; the others are performed.
     let read = try context.items("operations", of: context.body).map { item in
         try SubscriptionOperation(item, context)
@@ -48,20 +56,24 @@ func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnsw
         of: context.database,
         limits: context.limits
     )
-    var carriedOut = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }[...]
-    return EndpointAnswer { writer in
-        writer.key("subscriptions")
-        writer.array(read) { writer, item in
-            let outcome = item.result.flatMap { _ in carriedOut.popFirst() ?? .failure(.accessDenied) }
-            switch outcome {
-            case .success(.save(let subscription)), .success(.update(let subscription)):
-                writer.subscription(subscription)
-            case .success(.delete(let id)):
-                writer.object {
-                    $0.member("subscriptionID", id)
-                    $0.member("deleted", true)
+    return .writing { writer throws(RelayError) in
+        try request.run(in: writer)
+    } answer: { outcomes in
+        var outcomes = outcomes[...]
+        return EndpointAnswer { writer in
+            writer.key("subscriptions")
+            writer.array(read) { writer, item in
+                let outcome = item.result.flatMap { _ in outcomes.popFirst() ?? .failure(.accessDenied) }
+                switch outcome {
+                case .success(.save(let subscription)), .success(.update(let subscription)):
+                    writer.subscription(subscription)
+                case .success(.delete(let id)):
+                    writer.object {
+                        $0.member("subscriptionID", id)
+                        $0.member("deleted", true)
+                    }
+                case .failure(let error): writer.failure(ofSubscription: item.id, error)
                 }
-            case .failure(let error): writer.failure(ofSubscription: item.id, error)
             }
         }
     }

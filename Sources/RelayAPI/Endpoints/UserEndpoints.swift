@@ -2,11 +2,25 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let people: [RouteEntry] = [
+        .reading(.database("users/caller"), methods: .getOrPost, counted: [], callerIdentity),
+        .reading(.database("users/current"), methods: .getOrPost, counted: [], currentUser),
+        .reading(.database("users/discover"), methods: .getOrPost, counted: [], discoverUsers),
+        .reading(.database("users/lookup/email"), counted: [], lookupUsersByEmail),
+        .reading(.database("users/lookup/id"), counted: [], lookupUsersByRecordName),
+        .reading(.database("users/lookup/contacts"), methods: .getOrPost, counted: [], lookupContacts),
+        .waiting(.database("users/discoverability"), methods: .getOrPost, counted: [], discoverability),
+        .waiting(.database("users/signin"), by: .anonymous, counted: [], signIn),
+        .waiting(.database("users/signout"), counted: [], signOut),
+    ]
+}
+
 /// `users/caller`: returns the caller's identity as top-level members and as the only element of `users`.
 ///
 /// Clients read either form. A server-to-server key gets the record name of its user. See Wire.md, "User operations"
 /// and "Callers".
-func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
+private func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
     return EndpointAnswer { writer in
@@ -19,7 +33,7 @@ func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
 /// `users/current`: returns the caller in the older form.
 ///
 /// See Wire.md, "User operations".
-func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
+private func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
     let user = try context.signedInUser()
     let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
     return EndpointAnswer { $0.userDictionary(of: user, name) }
@@ -29,7 +43,7 @@ func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
 ///
 /// Omits unknown users and users who are not discoverable. A GET request would list the caller's contacts, but the
 /// relay stores none. See Wire.md, "User operations".
-func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
+private func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     guard !context.isGet else { return noUsers() }
     let asked = try context.items("lookupInfos", of: context.body).map { try LookupInfo($0) }
@@ -43,7 +57,7 @@ func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
 /// `users/lookup/email`, the older form of `users/discover`.
 ///
 /// See Wire.md, "User operations".
-func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let asked = try context.items("users", of: context.body).map { user in
         LookupInfo(emailAddress: try user.required("emailAddress").string())
@@ -57,7 +71,7 @@ func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
 /// `users/lookup/id`, the older form of `users/discover`.
 ///
 /// See Wire.md, "User operations".
-func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let asked = try context.items("users", of: context.body).map { user in
         LookupInfo(userRecordName: try user.required("userRecordName").string())
@@ -70,7 +84,7 @@ func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer
 /// `users/lookup/contacts`: always empty, since the relay stores no contacts.
 ///
 /// See Wire.md, "User operations".
-func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     return noUsers { $0.emptyList("contacts") }
 }
@@ -78,7 +92,7 @@ func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
 /// `users/discoverability`, a Zonecast extension: returns whether other users of the container can discover the caller.
 ///
 /// With `{ "isDiscoverable": true }` or `false` in the body, changes it.
-func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
+private func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
     let user = try context.signedInUser()
     var isDiscoverable = try context.authenticator.profile(of: user, in: context.home)?.isDiscoverable ?? false
     if !context.isGet, let choice = try context.body["isDiscoverable"]?.bool(), choice != isDiscoverable {
@@ -96,7 +110,7 @@ func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
 /// Takes `{ "identityToken": "…", "keepSignedIn": false }`, or, for an account of the relay, `emailAddress` and
 /// `password`; the API token selects the container. The error is the same whatever is wrong with the token. See
 /// Wire.md, "Signing in".
-func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
+private func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     if case .serverKey = context.database.caller.identity { throw RelayError.accessDenied }
     let kind: Session.Kind = try context.body["keepSignedIn"]?.bool() ?? false ? .kept : .brief
     if let email = try context.body["emailAddress"]?.string() {
@@ -127,7 +141,7 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 /// `users/signout`, a Zonecast extension: ends the session of the request and with it all its tokens.
-func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
+private func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let (authenticator, authentication) = (context.authenticator, context.authentication)
     try await authenticator.accountQueue.enqueue { () throws(CredentialRefusal) in

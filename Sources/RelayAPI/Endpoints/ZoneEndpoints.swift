@@ -2,10 +2,18 @@ import Records
 import RelayCore
 import Wire
 
+extension RouteEntry {
+    static let zones: [RouteEntry] = [
+        .reading(.database("zones/list"), methods: .getOrPost, by: .operators, listZones),
+        .reading(.database("zones/lookup"), lookupZones),
+        .writing(.database("zones/modify"), modifyZones),
+    ]
+}
+
 /// `zones/list`.
 ///
 /// See Wire.md, "Zone operations".
-func listZones(_ context: RequestContext) throws -> EndpointAnswer {
+private func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
         let live = try reader.liveZones(in: context.database)
         return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
@@ -19,7 +27,7 @@ func listZones(_ context: RequestContext) throws -> EndpointAnswer {
 /// `zones/lookup`.
 ///
 /// See Wire.md, "Zone operations".
-func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
+private func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
     // The array contains zone IDs; some clients wrap them in objects like other operations do.
     let ids = try context.items("zones", of: context.body).map { try ZoneIDCodec.read($0["zoneID"] ?? $0) }
     let found = try context.store.read { reader throws(RelayError) in
@@ -52,7 +60,7 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
 /// `zones/modify`.
 ///
 /// See Wire.md, "Zone operations".
-func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
+private func modifyZones(_ context: RequestContext) throws -> EndpointStep {
     let operations = try context.items("operations", of: context.body).map { item in
         let zone = try item.required("zone")
         let id = try ZoneIDCodec.read(zone["zoneID"] ?? zone)
@@ -67,18 +75,21 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
     request.isVisit = context.authentication.isVisit
     try request.check()
     request.idempotencyKey = try IdempotencyKey.id(in: context.body).flatMap { IdempotencyKey($0, of: request) }
-    let outcomes = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }
-    return EndpointAnswer { writer in
-        writer.key("zones")
-        writer.array(outcomes) { writer, outcome in
-            switch outcome {
-            case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
-            case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
-            case .deleted(let id, let reason):
-                writer.object {
-                    $0.key("zoneID")
-                    ZoneIDCodec.write(id, to: &$0)
-                    $0.end(by: reason)
+    return .writing { [request] writer throws(RelayError) in
+        try request.run(in: writer)
+    } answer: { outcomes in
+        EndpointAnswer { writer in
+            writer.key("zones")
+            writer.array(outcomes) { writer, outcome in
+                switch outcome {
+                case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
+                case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
+                case .deleted(let id, let reason):
+                    writer.object {
+                        $0.key("zoneID")
+                        ZoneIDCodec.write(id, to: &$0)
+                        $0.end(by: reason)
+                    }
                 }
             }
         }

@@ -148,7 +148,7 @@ final class LongPollService: Sendable {
     /// Answers one poll with a notice, or with an empty body if there is none in time.
     ///
     /// Needs no credentials except the token in the URL, so any page that has the token may read the response.
-    func respond(to request: APIRequest, in home: ContainerEnvironment) async throws -> APIResponse {
+    private func respond(to request: APIRequest, in home: ContainerEnvironment) async throws -> APIResponse {
         let text = request.query.flatMap { Self.token(inQuery: $0) } ?? ""
         guard let token = validToken(text, in: home) else { throw RelayError.longPollTokenExpired }
         if !sessions.isKnown(token.id) {
@@ -158,7 +158,6 @@ final class LongPollService: Sendable {
         var response = APIResponse(status: .ok)
         response.headers[.contentType] = "application/json; charset=UTF-8"
         response.headers[.cacheControl] = "no-store"
-        response.headers[.accessControlAllowOrigin] = "*"
         switch await sessions.next(for: token.id, longest: longestWait) {
         case .notice(let frame): response.body = frame.payload
         case .nothing: break
@@ -171,10 +170,16 @@ final class LongPollService: Sendable {
         query.split(separator: "&").first { $0.hasPrefix("tok=") }.map { String($0.dropFirst(4)) }
     }
 
-    /// Returns the container if this is the path of long polls.
-    static func home(ofPath path: String) -> ContainerEnvironment? {
-        guard path.hasSuffix("/webcourier"), path.contains("/device/1/") else { return nil }
-        return Route.home(ofPath: path)
+    static let pathEnd = "/webcourier"
+
+    /// The address of long polls.
+    var entries: [RouteEntry] {
+        [
+            .page("webcourier", .ending("device/1/{}/{}\(Self.pathEnd)"), [.get], origins: .any()) { request, _ in
+                guard let home = request.head.parsedHead.home else { return nil }
+                return try await self.respond(to: request, in: home)
+            }
+        ]
     }
 }
 

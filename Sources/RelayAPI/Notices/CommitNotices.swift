@@ -1,6 +1,41 @@
-// The one place where a commit becomes notices: zone changes go to the hub at once, record changes to the query queue.
 package import Records
 package import RelayCore
+import Synchronization
+
+/// The one place where a commit becomes messages for the notice bus.
+package final class CommitNotices: Sendable {
+    private let bus: any NoticeBus
+    private let tracer: Tracer?
+    /// The version of each schema that the bus has carried last.
+    private let schemas = Mutex<[ContainerEnvironment: Int]>([:])
+
+    /// - Parameters:
+    ///   - bus: Carries the messages.
+    ///   - tracer: Knows the traces of a commit's writes; `nil` if tracing is disabled.
+    package init(_ bus: any NoticeBus, tracer: Tracer? = nil) {
+        self.bus = bus
+        self.tracer = tracer
+    }
+
+    /// Publishes a commit of a store.
+    ///
+    /// Call after each commit, in commit order, before its writes are answered. Never blocks on a connection.
+    package func publish(_ commit: Commit, of home: ContainerEnvironment) {
+        let commit = bus.receivable(commit, in: home)
+        if !commit.zones.isEmpty {
+            let changes = commit.zones.flatMap { $0.noticed(in: home) }
+            bus.publish(.zonesChanged(changes, traces: tracer?.writes(in: home) ?? []))
+        }
+        guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
+        // Also with subscriptions, as when a store is opened: it may be another one than before.
+        let known = schemas.withLock { $0.updateValue(commit.schema.version, forKey: home) }
+        if known != commit.schema.version || !commit.subscriptions.isEmpty {
+            bus.publish(.schemaChanged(commit.schema, in: home))
+        }
+        if !commit.subscriptions.isEmpty { bus.publish(.subscriptionsChanged(commit.subscriptions, in: home)) }
+        if !commit.records.isEmpty { bus.publish(.recordsChanged(commit.records, in: home)) }
+    }
+}
 
 extension CommittedChange {
     /// Returns the changes for the owner and for each user with whom the zone is or was shared.
@@ -23,43 +58,5 @@ extension CommittedChange {
             )
         }
         return changes
-    }
-}
-
-extension NoticeHub {
-    /// Publishes a commit of a store.
-    ///
-    /// `traces` are the traces of its writes, if any.
-    package func publish(_ commit: Commit, of home: ContainerEnvironment, traces: [RequestTrace] = []) {
-        let receivableChanges = changes(in: commit.zones, withListenersIn: home)
-        if !receivableChanges.isEmpty { publish(receivableChanges.flatMap { $0.noticed(in: home) }, traces: traces) }
-        guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
-        var receivableCommit = commit
-        receivableCommit.records = receivable(commit.records, in: home)
-        guard !receivableCommit.records.isEmpty || !receivableCommit.subscriptions.isEmpty else { return }
-        queries.post(receivableCommit, of: home)
-    }
-
-    /// Returns the records that a connected device could be notified of.
-    ///
-    /// One-time subscriptions fire only for a connected device.
-    private func receivable(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
-        // Most commits affect one zone, and all records of a zone that is shared as a whole have the same array of
-        // viewers; comparing arrays with the same storage is fast.
-        var lastZone: (id: ZoneID, isReceivable: Bool)?
-        var lastViewers: (list: [CommittedRecord.Viewer], isReceivable: Bool) = ([], false)
-        func isReceivable(_ index: Int) -> Bool {
-            if lastZone?.id != records[index].zone {
-                lastZone = (records[index].zone, mayBeReceived(records[index].zone, in: home))
-            }
-            guard lastZone?.isReceivable == false else { return true }
-            if records[index].viewers != lastViewers.list {
-                lastViewers = (records[index].viewers, mayBeReceived(by: records[index].viewers, in: home))
-            }
-            return lastViewers.isReceivable
-        }
-        // Uses indices, and returns the array unchanged if possible: copying a record increments many reference counts.
-        return records.indices.allSatisfy(isReceivable)
-            ? records : records.indices.filter(isReceivable).map { records[$0] }
     }
 }

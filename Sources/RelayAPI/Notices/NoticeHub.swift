@@ -1,19 +1,21 @@
 package import Records
-import RelayCore
+package import RelayCore
 import Synchronization
 import Wire
 
-/// Delivers the changes of each commit to the connections that subscribe to them.
+/// Delivers the messages of the notice bus to the connections that subscribe to them.
 ///
 /// The hub maps each user to the event loops that hold the user's connections; each event loop keeps the connections
 /// themselves. A commit therefore costs one dictionary lookup per changed zone and affected user, wakes only event
 /// loops that have a recipient, and encodes each notice once.
 ///
-/// Thread safety: all methods may be called from any thread. `publish` must be called in commit order.
-package final class NoticeHub: Sendable {
+/// Thread safety: all methods may be called from any thread. `receive` must be called in commit order.
+package final class NoticeHub: NoticeReceiver {
     package let limits: NoticeLimits
     /// The relay's name in `ready`.
     package let relayName: String
+    /// Where the hub learns of changes.
+    package let bus: any NoticeBus
     private let noticeID: @Sendable () -> String
     let timing: NoticeDelivery.Timing?
     private let state = Mutex(State())
@@ -32,28 +34,49 @@ package final class NoticeHub: Sendable {
     /// - Parameters:
     ///   - limits: The limits of each connection.
     ///   - relayName: Name and version of the relay, for people.
+    ///   - bus: Where the hub learns of changes.
     ///   - noticeID: Creates the identifier of a notice.
     ///   - timing: Receives delivery times; `nil` disables the measurement.
     ///   - tasks: Executes the matching of queries; `nil` for the global executor.
     package init(
         limits: NoticeLimits = NoticeLimits(),
         relayName: String,
+        bus: any NoticeBus = InProcessNoticeBus(),
         noticeID: @escaping @Sendable () -> String,
         timing: NoticeDelivery.Timing? = nil,
         tasks: (any TaskExecutor)? = nil
     ) {
         self.limits = limits
         self.relayName = relayName
+        self.bus = bus
         self.noticeID = noticeID
         self.timing = timing
         queries = QueryNotices(tasks: tasks, uptime: timing?.uptime)
         queries.attach(self)
+        bus.add(self)
+        bus.add(queries)
     }
 
     /// The number of connected devices.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-    // MARK: Calls of the relay
+    // MARK: Messages
+
+    package func receive(_ message: NoticeMessage) {
+        switch message {
+        case .zonesChanged(let changes, let traces): publish(changes, traces: traces)
+        case .subscriptionsChanged(let changes, let home): apply(changes, in: home)
+        case .credentialsRevoked(let credentials): revoke(credentials)
+        case .recordsChanged, .schemaChanged, .presence: break
+        }
+    }
+
+    package func receivable(_ commit: Commit, in home: ContainerEnvironment) -> Commit? {
+        var receivable = commit
+        receivable.zones = changes(in: commit.zones, withListenersIn: home)
+        if !commit.records.isEmpty { receivable.records = self.receivable(commit.records, in: home) }
+        return receivable
+    }
 
     /// Sends notices about the changes to the devices concerned.
     ///
@@ -70,14 +93,17 @@ package final class NoticeHub: Sendable {
         for (worker, order) in orders { worker.post(order) }
     }
 
-    /// Replaces a user's subscriptions.
-    ///
-    /// Must be called in order after each commit that changed them.
-    package func subscriptionsChanged(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress) {
+    private func apply(_ changes: [CommittedSubscription], in home: ContainerEnvironment) {
         state.withLock { state in
-            state.listeners[address]?.subscriptions = subscriptions
-            state.listeners[address]?.subscriptionChanges += 1
+            for change in changes {
+                state.listeners[NoticeAddress(store: home, user: change.user)]?.apply(change)
+            }
         }
+    }
+
+    /// Sets all subscriptions of a user, as when the store is another one than before.
+    func replaceSubscriptions(of address: NoticeAddress, with read: NoticeSubscriptions) {
+        state.withLock { $0.listeners[address]?.replaceSubscriptions(with: read) }
     }
 
     /// The credentials of all open connections, to check whether they are still valid.
@@ -88,7 +114,7 @@ package final class NoticeHub: Sendable {
     /// Closes the connections that use one of these credentials.
     ///
     /// O(connections).
-    package func revoke(_ credentials: Set<Credential>) {
+    private func revoke(_ credentials: Set<Credential>) {
         end { $0.credential.map { credentials.contains($0) } ?? false }
     }
 
@@ -143,8 +169,9 @@ package final class NoticeHub: Sendable {
         for worker in workers { worker.post(.deliver(notice, to: address, exceptDevice: device)) }
     }
 
-    /// Returns the changes that may concern a connected user; notices are prepared only for these.
-    func changes(in changes: [CommittedChange], withListenersIn home: ContainerEnvironment) -> [CommittedChange] {
+    /// Returns the changes that may concern a connected user.
+    private func changes(in changes: [CommittedChange], withListenersIn home: ContainerEnvironment) -> [CommittedChange]
+    {
         state.withLock { state in
             guard !state.listeners.isEmpty else { return [] }
             return changes.filter {
@@ -156,7 +183,7 @@ package final class NoticeHub: Sendable {
     /// Returns whether any connected device could receive a query notification for this zone.
     ///
     /// These are the owner's devices, and in the public database the devices of all users.
-    func mayBeReceived(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
+    private func mayBeReceived(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
         state.withLock { state in
             zone.owner == Zone.publicOwner
                 ? !state.listeners.isEmpty : state.listeners[NoticeAddress(store: home, user: zone.owner)] != nil
@@ -164,16 +191,34 @@ package final class NoticeHub: Sendable {
     }
 
     /// Returns whether any of these users, with whom the record is or was shared, has a connected device.
-    func mayBeReceived(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
+    private func mayBeReceived(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
         guard !viewers.isEmpty else { return false }
         return state.withLock { state in
             viewers.contains { state.listeners[NoticeAddress(store: home, user: $0.user)] != nil }
         }
     }
 
-    /// Returns whether this device of a user is connected.
-    func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
-        state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
+    /// Returns the records that a connected device could be notified of.
+    ///
+    /// One-time subscriptions fire only for a connected device.
+    private func receivable(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
+        // Most commits affect one zone, and all records of a zone that is shared as a whole have the same array of
+        // viewers; comparing arrays with the same storage is fast.
+        var lastZone: (id: ZoneID, isReceivable: Bool)?
+        var lastViewers: (list: [CommittedRecord.Viewer], isReceivable: Bool) = ([], false)
+        func isReceivable(_ index: Int) -> Bool {
+            if lastZone?.id != records[index].zone {
+                lastZone = (records[index].zone, mayBeReceived(records[index].zone, in: home))
+            }
+            guard lastZone?.isReceivable == false else { return true }
+            if records[index].viewers != lastViewers.list {
+                lastViewers = (records[index].viewers, mayBeReceived(by: records[index].viewers, in: home))
+            }
+            return lastViewers.isReceivable
+        }
+        // Uses indices, and returns the array unchanged if possible: copying a record increments many reference counts.
+        return records.indices.allSatisfy(isReceivable)
+            ? records : records.indices.filter(isReceivable).map { records[$0] }
     }
 
     /// Returns whether another device of the user than this one is connected.
@@ -273,6 +318,7 @@ package final class NoticeHub: Sendable {
             return .success((changes, order))
         }
         let (revision, order) = try outcome.get()
+        bus.publish(.presence(of: device.deviceID, at: device.address, as: connection, isConnected: true))
         if let (worker, order) = order { worker.post(order) }
         return revision
     }
@@ -300,15 +346,18 @@ package final class NoticeHub: Sendable {
 
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
         guard Self.removesEndedConnections else { return }
-        state.withLock { state in
+        let hasLeft = state.withLock { state in
             if let tally {
                 state.ended.add(tally.counts)
                 state.ended.waiting = 0
             }
-            if state.listeners[device.address]?.leave(device.deviceID, as: connection) == true {
-                state.connectionCount -= 1
-            }
+            let hasLeft = state.listeners[device.address]?.leave(device.deviceID, as: connection) == true
+            if hasLeft { state.connectionCount -= 1 }
             if state.listeners[device.address]?.isEmpty == true { state.listeners[device.address] = nil }
+            return hasLeft
+        }
+        if hasLeft {
+            bus.publish(.presence(of: device.deviceID, at: device.address, as: connection, isConnected: false))
         }
     }
 
@@ -402,9 +451,11 @@ struct NoticeListeners {
     /// The number of devices on each event loop, by its number; only positive counts.
     private var workerCounts: [Int: Int] = [:]
     /// `nil` until the subscriptions have been read for the first device.
-    var subscriptions: NoticeSubscriptions?
-    /// How often the relay has reported new subscriptions.
-    var subscriptionChanges = 0
+    private(set) var subscriptions: NoticeSubscriptions?
+    /// How often subscriptions have changed.
+    private(set) var subscriptionChanges = 0
+    /// The changes since the first device has joined, until the subscriptions have been read.
+    private var unreadChanges: [CommittedSubscription] = []
     /// Changes that arrived before the subscriptions were known: one per zone, and few because reading takes little
     /// time.
     var pendingChanges: [ChangeMerge.Item] = []
@@ -434,14 +485,33 @@ struct NoticeListeners {
         return true
     }
 
-    /// Sets the subscriptions that were read when `subscriptionChanges` was `revision`; ignores them if it has changed.
+    /// Sets all subscriptions, as when the store is another one than before.
+    mutating func replaceSubscriptions(with read: NoticeSubscriptions) {
+        subscriptionChanges += 1
+        unreadChanges = []
+        subscriptions = read
+    }
+
+    mutating func apply(_ change: CommittedSubscription) {
+        subscriptionChanges += 1
+        if subscriptions == nil { unreadChanges.append(change) } else { subscriptions?.apply(change) }
+    }
+
+    /// Sets the subscriptions that were read after `subscriptionChanges` was `revision`; ignores them if it has changed
+    /// and they are known.
     ///
-    /// Returns the current subscriptions and the changes that arrived before they were known.
+    /// What was read may have the changes since, or a part of them: applied again, they have the same result. Returns
+    /// the current subscriptions and the changes of zones that arrived before they were known.
     mutating func subscriptionsRead(
         _ read: NoticeSubscriptions,
         revision: Int
     ) -> (subscriptions: NoticeSubscriptions, pendingChanges: [ChangeMerge.Item]) {
-        let current = subscriptionChanges == revision ? read : subscriptions ?? read
+        var current = read
+        if subscriptionChanges != revision {
+            for change in unreadChanges { current.apply(change) }
+            current = subscriptions ?? current
+        }
+        unreadChanges = []
         subscriptions = current
         defer { pendingChanges = [] }
         return (current, pendingChanges)

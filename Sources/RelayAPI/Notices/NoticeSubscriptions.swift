@@ -1,4 +1,5 @@
 package import Records
+import RelayCore
 package import Wire
 
 /// The subscriptions of a user in all databases.
@@ -26,6 +27,26 @@ package struct NoticeSubscriptions: Hashable, Sendable {
             self.aps = aps
         }
 
+        init(_ subscription: Subscription, in scope: DatabaseScope) {
+            self.init(scope: scope, id: subscription.id, kind: subscription.kind)
+            guard subscription.query == nil else {
+                notificationInfo = subscription.notificationInfo
+                return
+            }
+            let info = NotificationInfo(kept: subscription.notificationInfo)
+            aps = info.isVisible ? info.aps([:]) : nil
+        }
+
+        /// Whether the item comes before another one of the user: by scope, with the public database last, the order in
+        /// which devices have always received them, then by ID.
+        func precedes(_ other: Item) -> Bool {
+            guard scope == other.scope else {
+                return other.scope == .public || (scope != .public && scope.rawValue < other.scope.rawValue)
+            }
+            return id.utf8.lexicographicallyPrecedes(other.id.utf8)
+        }
+
+        fileprivate var isWide: Bool { if case .query = kind { false } else { true } }
         private var isOfDatabase: Bool { if case .database = kind { true } else { false } }
         /// The precedence among subscriptions that cover the same change.
         fileprivate var weight: Int { (aps == nil ? 0 : 2) + (isOfDatabase ? 1 : 0) }
@@ -35,16 +56,24 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         }
     }
 
-    package let items: [Item]
+    package private(set) var items: [Item]
     /// The database and zone subscriptions, stored separately because each change searches them, whatever the number of
     /// query subscriptions.
-    private let wide: [Item]
+    private var wide: [Item]
 
     package init(_ items: [Item] = []) {
         self.items = items
-        wide = items.filter { item in
-            if case .query = item.kind { false } else { true }
+        wide = items.filter(\.isWide)
+    }
+
+    /// Applies a change of the user's subscriptions; applied twice, it has the same result.
+    mutating func apply(_ change: CommittedSubscription) {
+        items.removeAll { $0.scope == change.scope && $0.id == change.id }
+        if let subscription = change.subscription {
+            let item = Item(subscription, in: change.scope)
+            items.insert(item, at: items.firstIndex { item.precedes($0) } ?? items.endIndex)
         }
+        wide = items.filter(\.isWide)
     }
 
     package var ids: [String] { items.map(\.id) }

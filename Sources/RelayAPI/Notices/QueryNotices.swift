@@ -5,16 +5,18 @@ import Wire
 
 /// Matches committed records with query subscriptions, in commit order and asynchronously.
 ///
-/// A commit only enqueues its changes. One task processes the queue and ends when it is empty. If the queue becomes too
+/// A message only enqueues its changes. One task processes the queue and ends when it is empty. If the queue becomes too
 /// long, the commit thread processes it too, which slows writes down to the speed of matching.
-package final class QueryNotices: Sendable {
+package final class QueryNotices: NoticeReceiver {
     /// Deletes a one-time subscription that has fired.
     package typealias DeleteSubscription =
         @Sendable (ContainerEnvironment, UserID, DatabaseScope, Subscription) async -> Void
 
     private enum Job {
-        /// Includes the time at which the commit was enqueued, if delivery is measured.
-        case commit(Commit, ContainerEnvironment, since: Duration?)
+        /// Includes the time at which the records were enqueued, if delivery is measured.
+        case records([CommittedRecord], ContainerEnvironment, since: Duration?)
+        case subscriptions([CommittedSubscription], ContainerEnvironment)
+        case schema(Schema, ContainerEnvironment)
         case barrier(CheckedContinuation<Void, Never>)
     }
 
@@ -23,12 +25,18 @@ package final class QueryNotices: Sendable {
         var isProcessing = false
     }
 
-    /// The number of queued commits above which the commit thread helps.
-    private static let maxQueuedCommits = 1_000
+    /// The subscriptions of one environment, and the schema by which records are matched with them.
+    fileprivate struct Watched {
+        var index = SubscriptionIndex()
+        var schema = Schema()
+    }
+
+    /// The number of queued jobs above which the commit thread helps.
+    private static let maxQueuedJobs = 1_000
 
     private let waiting = Mutex(Waiting())
     /// Locked while one job is processed.
-    private let indexes = Mutex<[ContainerEnvironment: SubscriptionIndex]>([:])
+    private let environments = Mutex<[ContainerEnvironment: Watched]>([:])
     private let hub = Mutex<WeakHub>(WeakHub())
     private let deleteSubscription = Mutex<DeleteSubscription?>(nil)
     /// The executor of the matching; `nil` for the global executor.
@@ -50,32 +58,33 @@ package final class QueryNotices: Sendable {
         self.deleteSubscription.withLock { $0 = deleteSubscription }
     }
 
-    /// Enqueues a commit unless it obviously matches no subscription.
-    ///
-    /// Must be called in commit order.
-    func post(_ commit: Commit, of home: ContainerEnvironment) {
-        guard !matchesNoSubscription(commit, in: home) else { return }
-        add(.commit(commit, home, since: commit.records.isEmpty ? nil : uptime?()))
+    /// Enqueues a message that concerns query subscriptions.
+    package func receive(_ message: NoticeMessage) {
+        switch message {
+        case .recordsChanged(let records, let home):
+            if !matchNothing(records, in: home) { add(.records(records, home, since: uptime?())) }
+        case .subscriptionsChanged(let changes, let home): add(.subscriptions(changes, home))
+        case .schemaChanged(let schema, let home): add(.schema(schema, home))
+        case .zonesChanged, .credentialsRevoked, .presence: break
+        }
     }
 
     /// Returns whether no subscription can match any of the records, which is the case for most commits.
     ///
-    /// Returns `false` while other commits are queued, since they may add subscriptions.
-    private func matchesNoSubscription(_ commit: Commit, in home: ContainerEnvironment) -> Bool {
-        guard commit.subscriptions.isEmpty, waiting.withLock({ $0.jobs.isEmpty }) else { return false }
+    /// Returns `false` while other jobs are queued, since they may add subscriptions.
+    private func matchNothing(_ records: [CommittedRecord], in home: ContainerEnvironment) -> Bool {
+        guard waiting.withLock({ $0.jobs.isEmpty }) else { return false }
         // If the lock is taken, a job is being processed that is no longer in the queue.
-        return indexes.withLockIfAvailable { indexes in
-            guard let index = indexes[home] else { return true }
-            return !commit.records.indices.contains {
-                index.mayMatchAny(commit.records[$0], schema: commit.schema)
-            }
+        return environments.withLockIfAvailable { environments in
+            guard let watched = environments[home] else { return true }
+            return !records.indices.contains { watched.index.mayMatchAny(records[$0], schema: watched.schema) }
         } ?? false
     }
 
-    /// The number of queued commits.
+    /// The number of queued jobs.
     var waitingCount: Int { waiting.withLock { $0.jobs.count } }
 
-    /// Returns when all commits enqueued before have been matched.
+    /// Returns when everything enqueued before has been processed.
     package func waitUntilIdle() async {
         await withCheckedContinuation { add(.barrier($0)) }
     }
@@ -83,14 +92,14 @@ package final class QueryNotices: Sendable {
     /// Drops the subscriptions of a store that is closed, after all its commits have been matched.
     func drop(_ home: ContainerEnvironment) async {
         await waitUntilIdle()
-        indexes.withLock { $0[home] = nil }
+        environments.withLock { $0[home] = nil }
     }
 
     private func add(_ job: Job) {
         let (begins, isLong) = waiting.withLock { waiting in
             waiting.jobs.append(job)
             defer { waiting.isProcessing = true }
-            return (!waiting.isProcessing, waiting.jobs.count > Self.maxQueuedCommits)
+            return (!waiting.isProcessing, waiting.jobs.count > Self.maxQueuedJobs)
         }
         if begins { Task(executorPreference: tasks) { self.processQueue() } }
         if isLong { processQueue() }
@@ -102,15 +111,18 @@ package final class QueryNotices: Sendable {
 
     /// Returns `false` if the queue is empty.
     private func processNext() -> Bool {
-        // The job is dequeued while `indexes` is locked, so that two workers keep the order.
-        indexes.withLock { indexes in
+        // The job is dequeued while `environments` is locked, so that two workers keep the order.
+        environments.withLock { environments in
             let next = waiting.withLock { waiting in
                 waiting.isProcessing = !waiting.jobs.isEmpty
                 return waiting.jobs.isEmpty ? nil : waiting.jobs.removeFirst()
             }
             switch next {
-            case .commit(let commit, let home, let start):
-                match(commit, home, since: start, &indexes[home, default: SubscriptionIndex()])
+            case .records(let records, let home, let start):
+                match(records, home, since: start, &environments[home, default: Watched()])
+            case .subscriptions(let changes, let home):
+                environments[home, default: Watched()].apply(changes)
+            case .schema(let schema, let home): environments[home, default: Watched()].schema = schema
             case .barrier(let waiter): waiter.resume()
             case nil: return false
             }
@@ -119,16 +131,17 @@ package final class QueryNotices: Sendable {
     }
 
     private func match(
-        _ commit: Commit,
+        _ records: [CommittedRecord],
         _ home: ContainerEnvironment,
         since start: Duration?,
-        _ index: inout SubscriptionIndex
+        _ watched: inout Watched
     ) {
-        for change in commit.subscriptions { index.apply(change, schema: commit.schema) }
-        guard !commit.records.isEmpty, let hub = hub.withLock({ $0.hub }) else { return }
-        for change in commit.records {
+        guard let hub = hub.withLock({ $0.hub }) else { return }
+        for change in records {
             // An unreadable record is skipped here; a client that fetches it gets the error.
-            guard let matches = try? index.matches(change, schema: commit.schema), !matches.isEmpty else { continue }
+            guard let matches = try? watched.index.matches(change, schema: watched.schema), !matches.isEmpty else {
+                continue
+            }
             for run in matches.groupedByUser() {
                 let reported = hub.publish(
                     .init(
@@ -137,12 +150,12 @@ package final class QueryNotices: Sendable {
                         zone: change.zone,
                         // Devices of different users may have the same ID.
                         device: change.after.modified.by == run[0].user ? change.device : "",
-                        schema: commit.schema,
+                        schema: watched.schema,
                         committed: start
                     )
                 )
                 for match in reported where match.subscription.query?.firesOnce == true {
-                    index.apply(match.end, schema: commit.schema)
+                    watched.apply([match.end])
                     deleteInStore(match, home)
                 }
             }
@@ -150,14 +163,20 @@ package final class QueryNotices: Sendable {
     }
 
     /// Ends a one-time subscription that has fired: immediately in this process, later in the store.
-    func end(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment, schema: Schema) {
-        post(Commit(subscriptions: [match.end], schema: schema), of: home)
+    func end(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment) {
+        add(.subscriptions([match.end], home))
         deleteInStore(match, home)
     }
 
     private func deleteInStore(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment) {
         guard let deleteSubscription = deleteSubscription.withLock({ $0 }) else { return }
         Task(executorPreference: tasks) { await deleteSubscription(home, match.user, match.scope, match.subscription) }
+    }
+}
+
+extension QueryNotices.Watched {
+    fileprivate mutating func apply(_ changes: [CommittedSubscription]) {
+        for change in changes { index.apply(change, schema: schema) }
     }
 }
 
@@ -382,7 +401,7 @@ struct MissedMatches {
                 spent.append(match)
             }
         }
-        for match in spent { hub.queries.end(match, address.store, schema: schema) }
+        for match in spent { hub.queries.end(match, address.store) }
         let hasMore = count == Self.recordScanLimit || bytes > Self.scanByteLimit
         guard notices.count > Self.recordLimit || hasMore else { return notices }
         return [summaryNotice(first, zone: zone.id)]

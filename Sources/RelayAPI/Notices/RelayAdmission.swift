@@ -198,24 +198,17 @@ package final class RelayAdmission: NoticeAdmission {
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // If the directory cannot be read, the socket stays open until the next check.
         let ended = live.filter { (try? relay.authenticator.isStillValid($0)) == false }
-        if !ended.isEmpty, Self.endsSockets { hub.revoke(ended) }
+        if !ended.isEmpty, Self.endsSockets { hub.bus.publish(.credentialsRevoked(ended)) }
     }
 }
 
 extension StoreReader {
     /// Returns the user's subscriptions in all databases in the form used by the hub.
     func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
-        let items = try subscriptions(of: user).map { scope, subscription in
-            var item = NoticeSubscriptions.Item(scope: scope, id: subscription.id, kind: subscription.kind)
-            guard subscription.query == nil else {
-                item.notificationInfo = subscription.notificationInfo
-                return item
+        NoticeSubscriptions(
+            try subscriptions(of: user).map { NoticeSubscriptions.Item($0.subscription, in: $0.scope) }.sorted {
+                $0.precedes($1)
             }
-            let info = NotificationInfo(kept: subscription.notificationInfo)
-            item.aps = info.isVisible ? info.aps([:]) : nil
-            return item
-        }
-        // Subscriptions to the public database come last, the order in which devices have always received them.
-        return NoticeSubscriptions(items.filter { $0.scope != .public } + items.filter { $0.scope == .public })
+        )
     }
 }

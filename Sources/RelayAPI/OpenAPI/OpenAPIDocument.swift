@@ -1,3 +1,5 @@
+import HTTPTypes
+
 /// The description of the relay's wire that it serves at `/openapi.json`.
 ///
 /// `openapi.json` in this folder is the source, and `Deploy/embed` compiles it into the program. `OpenAPITests` compares it
@@ -6,10 +8,10 @@ package enum OpenAPIDocument {
     /// The document as UTF-8.
     package static let json = Array(text.utf8)
 
-    /// Returns whether a path asks for the document.
-    ///
-    /// A proxy may put a prefix in front.
-    static func isRequested(by path: String) -> Bool {
-        path.hasSuffix("/openapi.json") && !path.contains("/database/1/") && !path.contains("/device/1/")
+    /// The document's address, which is public and readable from any origin.
+    static let entry = RouteEntry.page("openapi.json", .ending("openapi.json"), .reading, origins: .any()) { _, _ in
+        var response = APIResponse(status: .ok, body: json)
+        response.headers[.contentType] = "application/json; charset=UTF-8"
+        return response
     }
 }

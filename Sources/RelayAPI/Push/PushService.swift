@@ -1,10 +1,11 @@
 import HTTPTypes
 import Records
 package import RelayCore
+import Synchronization
 import Wire
 
 /// Registers devices for push notifications and ends their registrations.
-final class PushService: Sendable {
+final class PushService: NoticeReceiver {
     /// The maximum number of registrations of one user in one container; another one ends the oldest.
     static let limitPerUser = 20
 
@@ -14,6 +15,7 @@ final class PushService: Sendable {
     private let worker: PushWorker
     /// The number of the worker in the hub.
     let workerNumber: Int
+    private let connected = ConnectedDevices()
     private let stores: any StoreCatalog
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -41,7 +43,7 @@ final class PushService: Sendable {
             limits: hub.limits,
             uptime: time.uptime,
             sleep: service.sleep,
-            isConnected: { [weak hub] in hub?.isListening($0.deviceID, at: $0.address) ?? false },
+            isConnected: { [connected] in connected.contains($0.deviceID, at: $0.address) },
             events: PushWorker.Events(
                 ended: { [weak hub] device, connection in
                     hub?.leave(AdmittedDevice(device), as: connection)
@@ -52,6 +54,17 @@ final class PushService: Sendable {
             )
         )
         workerNumber = hub.add(worker)
+        hub.bus.add(self)
+    }
+
+    /// Notes which devices have an open socket: these get no pushes.
+    func receive(_ message: NoticeMessage) {
+        guard case .presence(let device, let address, let connection, let isConnected) = message else { return }
+        if isConnected {
+            connected.add(device, at: address, as: connection)
+        } else {
+            connected.remove(device, at: address, as: connection)
+        }
     }
 
     /// The relay's public key for browsers; `nil` without Web Push.
@@ -154,6 +167,28 @@ final class PushService: Sendable {
                 "The relay cannot register another device of this user now.",
                 retryAfter: .seconds(60)
             )
+        }
+    }
+}
+
+/// The devices that are connected, by their latest connection.
+private final class ConnectedDevices: Sendable {
+    private let connections = Mutex<[NoticeAddress: [String: NoticeConnectionID]]>([:])
+
+    func contains(_ device: String, at address: NoticeAddress) -> Bool {
+        connections.withLock { $0[address]?[device] != nil }
+    }
+
+    func add(_ device: String, at address: NoticeAddress, as connection: NoticeConnectionID) {
+        connections.withLock { $0[address, default: [:]][device] = connection }
+    }
+
+    /// Removes the device, unless it has a newer connection.
+    func remove(_ device: String, at address: NoticeAddress, as connection: NoticeConnectionID) {
+        connections.withLock { connections in
+            guard connections[address]?[device] == connection else { return }
+            connections[address]?[device] = nil
+            if connections[address]?.isEmpty == true { connections[address] = nil }
         }
     }
 }

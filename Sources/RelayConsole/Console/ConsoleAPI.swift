@@ -18,7 +18,7 @@ enum ConsoleAPI {
         ConsoleRoute(method: .post, name: "wire/") { call in
             let home = try call.home()
             let operation = call.request.path.components(after: "/console/api/wire/")
-            let changes = operation == Route.Operation.recordsModify.rawValue
+            let changes = operation == "records/modify"
             if changes { try call.confirmInProduction(home) }
             var request = APIRequest(
                 method: .post,

@@ -34,18 +34,12 @@ struct ConsoleDownloads: Sendable {
         var file: String
     }
 
-    /// Returns whether the request is a download, which the browser sends without the console's header.
-    static func isDownload(_ name: String, _ request: APIRequest) -> Bool {
-        name == "backups/download" && request.method == .get && ConsoleGuard.isSameSite(request)
-    }
-
-    /// Returns the response, or `nil` if the request is not about downloads.
-    func answer(_ name: String) async throws -> APIResponse? {
-        switch (name, request.method) {
-        case ("backups/ticket", .post): return ConsoleMiddleware.json(try await offer())
-        case ("backups/download", .get): return try send()
-        default: return nil
-        }
+    static func endpoints(_ parts: ConsoleParts, _ guardian: ConsoleGuard) -> [ConsoleEndpoint] {
+        let downloads = { @Sendable (request: APIRequest) in ConsoleDownloads(parts, guardian, request) }
+        return [
+            .init(.post, "backups/ticket") { Console.json(try await downloads($0).offer()) },
+            .init(.get, "backups/download", isDownload: true) { try downloads($0).send() },
+        ]
     }
 
     private func signedIn() throws -> (person: Operator, secret: String) {

@@ -56,16 +56,18 @@ struct ConsolePasskeys: Sendable {
         var authenticatorData: String
     }
 
-    func answer(_ name: String) async throws -> APIResponse? {
-        switch (name, request.method) {
-        case ("passkey", .get): return ConsoleMiddleware.json(ChallengeAnswer(challenge: challenge()))
-        case ("passkey", .post): return try signInWithPasskey()
-        case ("passkeys", .get): return try list()
-        case ("passkeys", .post): return try await register()
-        case ("passkeys", .delete): return try remove()
-        case ("passkeys/begin", .post): return try begin()
-        default: return nil
+    static func endpoints(_ parts: ConsoleParts, _ guardian: ConsoleGuard) -> [ConsoleEndpoint] {
+        let passkeys = { @Sendable (request: APIRequest) in
+            ConsolePasskeys(ConsoleSignIn(parts, guardian, request), parts, guardian, request)
         }
+        return [
+            .init(.get, "passkey") { Console.json(ChallengeAnswer(challenge: passkeys($0).challenge())) },
+            .init(.post, "passkey", isSignIn: true) { try passkeys($0).signInWithPasskey() },
+            .init(.get, "passkeys") { try passkeys($0).list() },
+            .init(.post, "passkeys") { try await passkeys($0).register() },
+            .init(.delete, "passkeys") { try passkeys($0).remove() },
+            .init(.post, "passkeys/begin") { try passkeys($0).begin() },
+        ]
     }
 
     private func challenge() -> String { Base64URL.encode(guardian.challenges.issue(at: parts.time.now())) }
@@ -117,7 +119,7 @@ struct ConsolePasskeys: Sendable {
 
     private func list() throws -> APIResponse {
         let person = try signIn.person()
-        return ConsoleMiddleware.json(
+        return Console.json(
             Listed(
                 passkeys: try parts.accounts.passkeys(of: person.id).map {
                     Row(
@@ -133,7 +135,7 @@ struct ConsolePasskeys: Sendable {
 
     private func begin() throws -> APIResponse {
         let person = try signIn.person()
-        return ConsoleMiddleware.json(
+        return Console.json(
             ChallengeAnswer(
                 challenge: challenge(),
                 user: Base64URL.encode(Array(person.user.recordName.utf8)),
@@ -180,7 +182,7 @@ struct ConsolePasskeys: Sendable {
             )
         )
         try signIn.note("operator.passkey-add", person)
-        return ConsoleMiddleware.json(Done())
+        return Console.json(Done())
     }
 
     private func remove() throws -> APIResponse {
@@ -188,6 +190,6 @@ struct ConsolePasskeys: Sendable {
         let id = FormFields((request.query ?? "").utf8)?["id"] ?? ""
         try parts.accounts.removePasskey(try bytes(id), ofOperator: person.id)
         try signIn.note("operator.passkey-remove", person)
-        return ConsoleMiddleware.json(Done())
+        return Console.json(Done())
     }
 }

@@ -44,24 +44,26 @@ struct ConsoleSignIn: Sendable {
         var newPassword: String?
     }
 
-    /// Returns the response, or `nil` if the request is not about sign-in.
-    func answer(_ name: String) async throws -> APIResponse? {
-        switch (name, request.method) {
-        case ("session", .get):
-            let person = try person()
-            return ConsoleMiddleware.json(try sessionAnswer(person, ConsoleGuard.secret(of: request) ?? ""))
-        case ("session", .post): return try await signIn()
-        case ("session", .delete): return try signOut()
-        case ("setup", .get): return try checkLink()
-        case ("setup", .post): return try await setUp()
-        case ("password", .post): return try await changePassword()
-        case ("passkey", .get), ("passkey", .post), ("passkeys", _), ("passkeys/begin", .post):
-            return try await ConsolePasskeys(self, parts, guardian, request).answer(name)
-        default: return nil
-        }
+    static func endpoints(_ parts: ConsoleParts, _ guardian: ConsoleGuard) -> [ConsoleEndpoint] {
+        let signIn = { @Sendable (request: APIRequest) in ConsoleSignIn(parts, guardian, request) }
+        return [
+            .init(.get, "session") { try signIn($0).session() },
+            .init(.post, "session", isSignIn: true) { try await signIn($0).signIn() },
+            .init(.delete, "session") { try signIn($0).signOut() },
+            .init(.get, "setup") { try signIn($0).checkLink() },
+            .init(.post, "setup", isSignIn: true) { try await signIn($0).setUp() },
+            .init(.post, "password") { try await signIn($0).changePassword() },
+        ]
     }
 
-    func person() throws -> Operator {
+    private func session() throws -> APIResponse {
+        Console.json(try sessionAnswer(try person(), ConsoleGuard.secret(of: request) ?? ""))
+    }
+
+    func person() throws -> Operator { try Self.person(of: request, parts) }
+
+    /// Returns the operator who is signed in; throws if there is none.
+    static func person(of request: APIRequest, _ parts: ConsoleParts) throws -> Operator {
         guard let secret = ConsoleGuard.secret(of: request),
             let person = try parts.accounts.operatorSession(secret, OperatorSessionRules())
         else { throw ConsoleRefusal.signInFirst }
@@ -93,7 +95,7 @@ struct ConsoleSignIn: Sendable {
             )
         }
         guardian.giveBack(from: request.remoteAddress)
-        return ConsoleMiddleware.json(Link(name: link.name))
+        return Console.json(Link(name: link.name))
     }
 
     private func setUp() async throws -> APIResponse {
@@ -128,14 +130,14 @@ struct ConsoleSignIn: Sendable {
 
     func begin(_ person: Operator) throws -> APIResponse {
         let secret = try parts.accounts.startOperatorSession(person.id)
-        var response = ConsoleMiddleware.json(try sessionAnswer(person, secret))
+        var response = Console.json(try sessionAnswer(person, secret))
         response.headers[.setCookie] = ConsoleGuard.cookie(secret, isSecure: parts.facts.isSecure)
         return response
     }
 
     private func signOut() throws -> APIResponse {
         if let secret = ConsoleGuard.secret(of: request) { try parts.accounts.endOperatorSession(secret) }
-        var response = ConsoleMiddleware.json(Done())
+        var response = Console.json(Done())
         response.headers[.setCookie] = ConsoleGuard.cookie(nil, isSecure: parts.facts.isSecure)
         return response
     }
@@ -154,7 +156,7 @@ struct ConsoleSignIn: Sendable {
         }
         guardian.giveBack(name: person.name, from: request.remoteAddress)
         try note("operator.password", person)
-        return ConsoleMiddleware.json(Done())
+        return Console.json(Done())
     }
 
     func note(_ action: String, _ person: Operator) throws {

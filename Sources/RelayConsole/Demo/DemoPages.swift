@@ -1,6 +1,5 @@
 import HTTPTypes
 package import RelayAPI
-package import RelayServer
 
 /// The browser demo at `/demo/`, and the client module that it uses at `/zonecast.js`.
 ///
@@ -35,47 +34,53 @@ package struct DemoPages: Sendable {
         self.guests = guests
     }
 
-    /// Serves the pages and passes other requests to `next`.
-    package func wrap(_ next: @escaping RelayServer.AsyncResponder) -> RelayServer.AsyncResponder {
-        { request in
-            if let page = answer(request) { return page }
-            return await next(request)
+    package var entries: [RouteEntry] {
+        let module = entry(.ending("zonecast.js"), .reading) { _, _ in
+            files.file("zonecast.js").map { Self.answer($0, isForAll: true) }
         }
+        guard isOpen else {
+            return [module]
+                + ["demo", "demo/"].map { path in
+                    entry(.ending(path), [.get, .head, .post]) { _, _ in Self.disabled }
+                }
+        }
+        var entries = [
+            module,
+            entry(.ending("demo"), .reading) { _, _ in
+                var response = APIResponse(status: .permanentRedirect)
+                response.headers[.location] = "demo/"
+                return response
+            },
+            entry(.ending("demo/{}"), .reading) { _, match in
+                files.file("demo/" + match.parameters[0]).map { Self.answer($0) }
+            },
+            entry(.ending("demo/means.json"), .reading) { _, _ in
+                let invitation = guests?.invitation.map { #","invitation":"\#($0)""# } ?? ""
+                let means = #"{"restart":\#(restart != nil),"run":"\#(run)"\#(invitation)}"#
+                return Self.answer(WebFiles.File(text: means, type: "application/json"))
+            },
+            entry(.ending("demo/restart"), [.post]) { request, _ in
+                guard let restart, Self.isOwnPage(request) else { return Self.notAllowed }
+                restart()
+                return APIResponse(status: .accepted)
+            },
+        ]
+        if let guests {
+            entries.append(
+                entry(.ending("demo/join"), [.post]) { request, _ in
+                    Self.isFromDemoPage(request) ? guests.answer(request) : Self.notAllowed
+                }
+            )
+        }
+        return entries
     }
 
-    /// Returns the response if the request is for one of the pages.
-    package func answer(_ request: APIRequest) -> APIResponse? {
-        // Shortcut for requests to the wire, which are by far the most.
-        guard !request.path.contains("/database/1/"), let subpath = Self.subpath(of: request.path) else { return nil }
-        if isOpen, let answer = answerAction(subpath, request) { return answer }
-        if !isOpen, ["/demo", "/demo/"].contains(subpath) { return Self.disabled }
-        let isForAll = subpath == "/zonecast.js"
-        guard isOpen || isForAll, let file = files.file(String(subpath.dropFirst())) else { return nil }
-        guard request.method == .get || request.method == .head else { return Self.notAllowed }
-        return Self.answer(file, isForAll: isForAll)
-    }
-
-    /// Returns the response of an address that is not a file.
-    private func answerAction(_ subpath: String, _ request: APIRequest) -> APIResponse? {
-        switch subpath {
-        case "/demo":
-            var response = APIResponse(status: .permanentRedirect)
-            response.headers[.location] = "demo/"
-            return response
-        case "/demo/means.json":
-            let invitation = guests?.invitation.map { #","invitation":"\#($0)""# } ?? ""
-            let means = #"{"restart":\#(restart != nil),"run":"\#(run)"\#(invitation)}"#
-            return Self.answer(WebFiles.File(text: means, type: "application/json"))
-        case "/demo/join":
-            guard let guests else { return nil }
-            guard request.method == .post, Self.isFromDemoPage(request) else { return Self.notAllowed }
-            return guests.answer(request)
-        case "/demo/restart":
-            guard request.method == .post, let restart, Self.isOwnPage(request) else { return Self.notAllowed }
-            restart()
-            return APIResponse(status: .accepted)
-        default: return nil
-        }
+    private func entry(
+        _ path: RoutePath,
+        _ methods: [HTTPRequest.Method],
+        _ answer: @escaping @Sendable (APIRequest, RouteMatch) async throws -> APIResponse?
+    ) -> RouteEntry {
+        .page("demo", path, methods, isMonitored: false, answer)
     }
 
     /// Returns whether the demo's own page sent the request.
@@ -93,12 +98,6 @@ package struct DemoPages: Sendable {
         HTTPField.Name("X-Zonecast-Demo").map { request.headers[$0] != nil } ?? false
     }
 
-    /// Returns the last part of a path, with its folder if that is the demo's; a proxy's prefix is left out.
-    private static func subpath(of path: String) -> String? {
-        guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return nil }
-        return path[..<slash].hasSuffix("/demo") ? "/demo" + path[slash...] : String(path[slash...])
-    }
-
     private static func answer(_ file: WebFiles.File, isForAll: Bool = false) -> APIResponse {
         var response = APIResponse(status: .ok, body: Array(file.text.utf8))
         response.headers[.contentType] = "\(file.type); charset=utf-8"
@@ -113,11 +112,7 @@ package struct DemoPages: Sendable {
         return response
     }
 
-    private static var notAllowed: APIResponse {
-        var response = refusal(.methodNotAllowed, "This address is called by GET, or by the demo's own page.")
-        response.headers[.allow] = "GET, HEAD"
-        return response
-    }
+    private static var notAllowed: APIResponse { refusal(.forbidden, "This address is for the demo's own page.") }
 
     /// The response of a relay that does not serve the demo.
     private static var disabled: APIResponse {

@@ -16,6 +16,10 @@ package protocol Store: Sendable {
     /// For preparing writes and for decoding requests.
     var currentSchema: Schema { get }
 
+    /// Where reads have to run if they may block for long, as over a network; `nil` if they take microseconds, so that
+    /// they may run on an event loop.
+    var executor: (any TaskExecutor)? { get }
+
     /// Runs `body` on one committed state, on the caller's thread.
     ///
     /// Throws what `body` throws, and `RelayError` with `tryAgainLater` if the store cannot be read.

@@ -190,11 +190,7 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
             phase = .serving
             current = plan
             if queue.isEmpty { releaseRead(context) }
-            if let response = builtInResponse(to: plan.request) {
-                answer(response, to: plan, on: context)
-            } else {
-                respond(to: plan.request)
-            }
+            respond(to: plan.request)
             return current == nil
         case .socket(let plan, let purpose):
             open(purpose, for: plan, context)
@@ -217,24 +213,6 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
         let now = loop.coarseNow
         if arriving != nil { return .body(since: now, lastPiece: now) }
         return decoder.isInsideHead ? .head(since: now) : .idle(since: now)
-    }
-
-    /// Answers the health and readiness endpoints.
-    ///
-    /// See Reliability.md, "Testing".
-    private func builtInResponse(to request: APIRequest) -> APIResponse? {
-        guard request.path == "/healthz" || request.path == "/readyz" else { return nil }
-        guard request.method == .get || request.method == .head else {
-            return APIResponse(status: .methodNotAllowed, headers: [.allow: "GET, HEAD"])
-        }
-        let isHealth = request.path == "/healthz"
-        let isUp = isHealth || (loop.services.isReady() && !isQuiescing)
-        let name = isHealth ? loop.services.notices.map { $0.hub.relayName + "\n" } ?? "" : ""
-        return APIResponse(
-            status: isUp ? .ok : .serviceUnavailable,
-            headers: [.contentType: "text/plain", .cacheControl: "no-store"],
-            body: Array(((isUp ? "up\n" : "down\n") + name).utf8)
-        )
     }
 
     // MARK: Reading and writing

@@ -85,7 +85,6 @@ struct HTTPServices: Sendable {
     let limits: ServerLimits
     let rules: RequestRules
     let counts: ConnectionCounts
-    let isReady: @Sendable () -> Bool
     /// Returns the handler of an upload's body; `nil` for bodies that are buffered.
     let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     let respond: RelayServer.Responder

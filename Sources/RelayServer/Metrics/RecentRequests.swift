@@ -63,14 +63,14 @@ package final class RecentRequests: Sendable {
             _ = watchedUntil.compareExchange(expected: watched, desired: 0, ordering: .relaxed)
             return
         }
-        let route = try? Route(path: request.path)
+        let route = request.match?.route
         let name = HTTPField.Name("X-Apple-Request-UUID")
         let line = Line(
             number: 0,
             at: at.milliseconds,
             id: response.commonFields?.requestID ?? name.flatMap { response.otherHeaders[$0] } ?? "",
             method: "\(request.method)",
-            operation: route?.operation.rawValue ?? Self.folder(of: request.path),
+            operation: route?.operation.name ?? Self.folder(of: request.path),
             container: route?.home.container.name,
             environment: route?.home.environment.rawValue,
             database: route?.scope.pathName,

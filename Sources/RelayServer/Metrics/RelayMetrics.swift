@@ -28,7 +28,7 @@ package final class RelayMetrics: Sendable {
         var batches = Histogram.batches
     }
 
-    private let operations: [Route.Operation: Operation]
+    private let operations: [String: Operation]
     /// Pages, assets, long polls and unknown paths.
     private let others = Operation("other")
     /// Requests that were rejected before they were routed; their time is not measured.
@@ -56,17 +56,17 @@ package final class RelayMetrics: Sendable {
     }
 
     package init() {
-        operations = Dictionary(uniqueKeysWithValues: Route.Operation.allCases.map { ($0, Operation($0.rawValue)) })
+        operations = Dictionary(uniqueKeysWithValues: RouteEntry.operations.map { ($0.name, Operation($0.name)) })
     }
 
     /// Counts an answered request.
     ///
     /// - Parameters:
-    ///   - operation: The operation; `nil` for requests that are no operation of the wire format.
+    ///   - entry: The endpoint; `nil` for an unknown path.
     ///   - response: The response.
     ///   - time: The time taken.
-    package func answered(_ operation: Route.Operation?, _ response: APIResponse, in time: Duration) {
-        let counted = operation.flatMap { operations[$0] } ?? others
+    package func answered(_ entry: RouteEntry?, _ response: APIResponse, in time: Duration) {
+        let counted = entry.flatMap { operations[$0.name] } ?? others
         counted.requests.withLock {
             $0.statuses[response.status.code, default: 0] += 1
             if let error = response.errorCode { $0.errors[error, default: 0] += 1 }
@@ -254,7 +254,7 @@ struct MetricsText {
 
 /// The endpoint `GET /metrics`, for requests with the bearer token, or without one on a relay that accepts dev tokens.
 ///
-/// For all other requests the path does not exist.
+/// For all other requests nothing is at the path.
 package struct MetricsEndpoint: Sendable {
     private let metrics: RelayMetrics
     private let token: String?
@@ -271,9 +271,12 @@ package struct MetricsEndpoint: Sendable {
         self.isOpen = isOpen
     }
 
-    /// Returns the response; `nil` if the request is for another path or not authorized.
-    package func answer(_ request: APIRequest) async -> APIResponse? {
-        guard request.path == "/metrics", request.method == .get, isOpen || isShown(request) else { return nil }
+    package var entry: RouteEntry {
+        .page("metrics", .whole("/metrics"), [.get], isMonitored: false) { request, _ in await answer(request) }
+    }
+
+    private func answer(_ request: APIRequest) async -> APIResponse? {
+        guard isOpen || isShown(request) else { return nil }
         // The gauges read every store's files and all descriptors.
         let text = await withTaskExecutorPreference(executor) { [metrics] in await Self.text(of: metrics) }
         var response = APIResponse(status: .ok, body: Array(text.utf8))

@@ -66,15 +66,16 @@ struct RunningRelay: Sendable {
         self.observer = observer
         nextRequest = { world.nextRequest() }
         let watched = ObservedStore()
+        // The bus does not retain the hub, which retains the stores through the relay.
+        let notices = CommitNotices(hub.bus)
         stores = StoreFolder(
             folder: path,
             draw: { random.number() },
             disk: calls,
             checkpointPages: options.checkpointPages,
-            // Weak: the hub retains the stores through the relay.
-            onCommit: { [weak hub] home, changes in
-                if let store = watched.store { observer?.committed(changes, in: store) }
-                hub?.publish(changes, of: home)
+            onCommit: { home, commit in
+                if let store = watched.store { observer?.committed(commit, in: store) }
+                notices.publish(commit, of: home)
             },
             onLostWrite: { lostWrites.note() },
             scheduler: { work in

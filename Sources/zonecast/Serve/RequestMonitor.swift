@@ -3,13 +3,12 @@ import HTTPTypes
 import RelayAPI
 import RelayServer
 
-/// Middleware between the server and the relay: counts, logs and traces every request, and serves the metrics endpoint.
+/// Between the server and the relay: counts, logs and traces the requests of monitored endpoints.
 ///
 /// A class, since every request in flight refers to it.
 final class RequestMonitor: Sendable {
     private let relay: Relay
     private let metrics: RelayMetrics
-    private let endpoint: MetricsEndpoint
     private let log: RequestLog
     private let recent: RecentRequests?
     private let tracer: Tracer?
@@ -17,14 +16,12 @@ final class RequestMonitor: Sendable {
     /// - Parameters:
     ///   - relay: Answers the requests.
     ///   - metrics: Counts the requests.
-    ///   - endpoint: The metrics endpoint.
     ///   - log: Logs all or refused requests.
     ///   - recent: Recent requests for the console; `nil` without a console.
     ///   - tracer: Traces sampled requests; `nil` if tracing is disabled.
     init(
         _ relay: Relay,
         metrics: RelayMetrics,
-        endpoint: MetricsEndpoint,
         log: RequestLog,
         recent: RecentRequests?,
         tracer: Tracer?
@@ -32,18 +29,8 @@ final class RequestMonitor: Sendable {
         self.tracer = tracer
         self.relay = relay
         self.metrics = metrics
-        self.endpoint = endpoint
         self.log = log
         self.recent = recent
-    }
-
-    @Sendable func respond(to request: APIRequest) async -> APIResponse {
-        if let shown = await endpoint.answer(request) { return shown }
-        let start = ContinuousClock.now
-        let request = traced(request)
-        let response = await relay.respond(to: request)
-        note(response, to: request, since: start)
-        return response
     }
 
     @Sendable func respond(
@@ -51,6 +38,9 @@ final class RequestMonitor: Sendable {
         on executor: any ResponseExecutor,
         then: @escaping @Sendable (APIResponse) -> Void
     ) -> Task<Void, Never>? {
+        guard relay.router.entry(of: request)?.isMonitored != false else {
+            return relay.respond(to: request, on: executor, then: then)
+        }
         let start = ContinuousClock.now
         let request = traced(request)
         return relay.respond(to: request, on: executor) { [self] response in
@@ -68,7 +58,7 @@ final class RequestMonitor: Sendable {
 
     private func note(_ response: APIResponse, to request: APIRequest, since start: ContinuousClock.Instant) {
         let time = ContinuousClock.now - start
-        metrics.answered(try? request.operation.get(), response, in: time)
+        metrics.answered(request.match?.entry, response, in: time)
         log.note(response, to: request, in: time)
         recent?.note(response, to: request, in: time)
         request.trace?.end(response, to: request)

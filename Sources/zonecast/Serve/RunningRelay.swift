@@ -60,8 +60,10 @@ struct RunningRelay {
         let certificates = try CertificateService(settings, logger: logger)
         let monitoring = try monitoring(on: relay, coreServices)
         let admission = RelayAdmission(relay: relay, hub: coreServices.hub, time: .system)
-        let responder = responder(on: coreServices, relay, monitoring, push)
-        let server = server(on: coreServices, relay, admission, monitoring.requestMonitor, respond: responder)
+        let server = server(on: coreServices, relay, admission, monitoring.requestMonitor)
+        try addEntries(of: server, on: coreServices, relay, monitoring, push)
+        // The console's entries retain the relay, and a relay that was asked to pause is followed by another one.
+        defer { relay.router.removeAll() }
         coreServices.metrics.show(
             "zonecast_connections",
             "Open HTTP and WebSocket connections.",
@@ -203,18 +205,12 @@ extension RunningRelay {
             draw: { UInt64.random(in: .min ... .max) },
             tuning: settings.queries,
             maxOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
-            onCommit: Self.publish(to: hub, tracer),
+            onCommit: { [notices = CommitNotices(hub.bus, tracer: tracer)] in notices.publish($1, of: $0) },
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
             onLostWrite: { [failedCommit] in failedCommit.endProcess() },
             onDamage: { damage.occurred($0, $1, $2) },
             onShortage: { shortage.occurred() }
         )
-    }
-
-    /// Returns a commit listener that publishes notices, with the trace of the write if there is one.
-    private static func publish(to hub: NoticeHub, _ tracer: Tracer?) -> StoreFolder.CommitListener {
-        guard let tracer else { return { home, commit in hub.publish(commit, of: home) } }
-        return { home, commit in hub.publish(commit, of: home, traces: tracer.writes(in: home)) }
     }
 
     // MARK: Request handling
@@ -276,7 +272,6 @@ extension RunningRelay {
             requestMonitor: RequestMonitor(
                 relay,
                 metrics: metrics,
-                endpoint: MetricsEndpoint(metrics, token: try settings.metricsToken(), isOpen: settings.isDev),
                 log: RequestLog(logger, names, of: settings.logsAccess ? .all : .refused),
                 recent: settings.servesConsole ? requests : nil,
                 tracer: coreServices.tracing?.tracer
@@ -284,13 +279,14 @@ extension RunningRelay {
         )
     }
 
-    /// Returns the chain of responders: console, management API, demo pages, then the relay.
-    func responder(
+    /// Adds the endpoints of the other parts to the relay's table.
+    func addEntries(
+        of server: RelayServer,
         on coreServices: CoreServices,
         _ relay: Relay,
         _ monitoring: Monitoring,
         _ push: PushClient?
-    ) -> RelayServer.Responder {
+    ) throws {
         let parts = ConsoleParts(
             accounts: coreServices.accounts,
             stores: coreServices.stores,
@@ -322,27 +318,20 @@ extension RunningRelay {
                 }
             }
         )
-        let monitor = monitoring.requestMonitor
-        let wire = pages.wrap { await monitor.respond(to: $0) }
-        let respond = ConsoleMiddleware(settings.servesConsole ? parts : nil)
-            .wrap(ManagementMiddleware(parts).wrap(wire))
-        return { request, executor, then in
-            if request.path.utf8.starts(with: "/database/".utf8) {
-                return monitor.respond(to: request, on: executor, then: then)
-            }
-            return Task(executorPreference: executor.tasks) {
-                let response = await respond(request)
-                executor.run { then(response) }
-            }
-        }
+        let metrics = MetricsEndpoint(
+            coreServices.metrics,
+            token: try settings.metricsToken(),
+            isOpen: settings.isDev
+        )
+        relay.router.add(server.entries + [metrics.entry] + pages.entries + ManagementAPI(parts).entries)
+        relay.router.add(Console(settings.servesConsole ? parts : nil).entries)
     }
 
     func server(
         on coreServices: CoreServices,
         _ relay: Relay,
         _ admission: RelayAdmission,
-        _ requestMonitor: RequestMonitor,
-        respond: @escaping RelayServer.Responder
+        _ requestMonitor: RequestMonitor
     ) -> RelayServer {
         RelayServer(
             configuration: settings.server,
@@ -357,7 +346,7 @@ extension RunningRelay {
             onShortage: { coreServices.stores.makeRoom() },
             onRefusal: requestMonitor.refused,
             intake: { relay.intake(for: $0) },
-            respond: respond
+            respond: requestMonitor.respond
         )
     }
 

@@ -83,7 +83,7 @@ struct Tracing: Service {
 extension RequestTrace {
     /// Ends the trace of an answered request, with the same attributes as the log: nothing private.
     func end(_ response: APIResponse, to request: APIRequest) {
-        let route = try? request.operation.get()
+        let route = request.match?.route
         var attributes: [TraceSpan.Attribute] = [
             .init("http.request.method", .text("\(request.method)")),
             .init("http.response.status_code", .number(response.status.code)),
@@ -92,19 +92,11 @@ extension RequestTrace {
         if let id = response.commonFields?.requestID { attributes.append(.init("zonecast.request_id", .text(id))) }
         if let error = response.errorCode { attributes.append(.init("error.type", .text(error.rawValue))) }
         if let route {
-            attributes.append(.init("zonecast.operation", .text(route.rawValue)))
-            let parts = request.path.split(separator: "/").map(String.init)
-            // /database/1/{container}/{environment}/{database}/…
-            if parts.count > 4 {
-                attributes.append(.init("zonecast.container", .text(parts[2])))
-                attributes.append(.init("zonecast.environment", .text(parts[3])))
-                attributes.append(.init("zonecast.database", .text(parts[4])))
-            }
+            attributes.append(.init("zonecast.operation", .text(route.operation.name)))
+            attributes.append(.init("zonecast.container", .text(route.home.container.name)))
+            attributes.append(.init("zonecast.environment", .text(route.home.environment.rawValue)))
+            attributes.append(.init("zonecast.database", .text(route.scope.pathName)))
         }
-        end(
-            route?.rawValue ?? "other",
-            attributes,
-            isFailure: response.status.code >= 500
-        )
+        end(route?.operation.name ?? "other", attributes, isFailure: response.status.code >= 500)
     }
 }

@@ -84,7 +84,7 @@ final class RelayWorld: RelayCalling, Sendable {
         stores = StoreFolder(
             folder: folder,
             draw: { drawn.withLock { $0.next() } },
-            onCommit: { hub?.publish($1, of: $0) },
+            onCommit: { [notices = hub.map { CommitNotices($0.bus) }] in notices?.publish($1, of: $0) },
             scheduler: scheduler
         )
         relay = Relay(

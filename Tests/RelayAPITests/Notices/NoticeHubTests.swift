@@ -101,6 +101,16 @@ import Wire
         kind: .zone(ZoneID("Notes", owner: .caller))
     )
     static let anyZone = NoticeSubscriptions.Item(scope: .private, id: "any", kind: .zone(nil))
+    /// The creation or deletion of that subscription.
+    private static func change(isDeleted: Bool) -> CommittedSubscription {
+        CommittedSubscription(
+            user: UserID("_a"),
+            scope: .private,
+            id: database.id,
+            subscription: isDeleted ? nil : Subscription(id: database.id, kind: .database)
+        )
+    }
+
     static let database = NoticeSubscriptions.Item(scope: .private, id: "database", kind: .database)
     static let shared = NoticeSubscriptions.Item(scope: .shared, id: "shared", kind: .database)
     static let loudZone = NoticeSubscriptions.Item(
@@ -140,11 +150,10 @@ import Wire
         await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions()))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones.isEmpty)
-        let address = NoticeAddress(store: store, user: UserID("_a"))
-        world.hub.subscriptionsChanged(NoticeSubscriptions([Self.database]), of: address)
+        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], in: store))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones == ["Notes"])
-        world.hub.subscriptionsChanged(NoticeSubscriptions(), of: address)
+        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: true)], in: store))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones == ["Notes"])
     }
@@ -154,10 +163,7 @@ import Wire
         let device = TestDevice()
         var admission = FakeAdmission(subscriptions: NoticeSubscriptions())
         admission.meanwhile = { [hub = world.hub] in
-            hub.subscriptionsChanged(
-                NoticeSubscriptions([Self.database]),
-                of: NoticeAddress(store: store, user: UserID("_a"))
-            )
+            hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], in: store))
         }
         await device.connect("_a", "d", to: world, admission: admission)
         world.publish(world.change("Notes", of: "_a"))
@@ -204,7 +210,7 @@ import Wire
         await good.connect("_a", "good", to: world, worker: 1, admission: FakeAdmission(session: Session.ID(2)))
         let signIns = [1, 2].map { Credential.session(Session.ID($0), apiTokenHash: []) }
         #expect(world.hub.liveCredentials == Set(signIns))
-        world.hub.revoke([signIns[0]])
+        world.hub.bus.publish(.credentialsRevoked([signIns[0]]))
         world.carryOut()
         #expect(bad.closed?.code == 4401)
         #expect(good.closed == nil)

@@ -15,11 +15,12 @@ import Wire
         schema = JSONSchema(document: try JSONDocument(parsing: OpenAPIDocument.json, limits: .response).root)
     }
 
-    /// Returns the paths below `/database/1/` and `/device/1/` with their methods, by route.
+    /// Returns the paths below `/database/1/` and `/device/1/` with their methods, by operation.
     ///
     /// The long poll has an address below `/device/1/` and is not an operation.
-    private func describedRoutes() throws -> [Route.Operation: [(path: String, methods: Set<String>)]] {
-        var described: [Route.Operation: [(path: String, methods: Set<String>)]] = [:]
+    private func describedOperations() throws -> [String: [(path: String, methods: Set<String>)]] {
+        let router = Router(RouteEntry.operations)
+        var described: [String: [(path: String, methods: Set<String>)]] = [:]
         for path in try schema.resolve("#/paths").members() {
             guard path.name.hasPrefix("/database/1/") || path.name.hasPrefix("/device/1/") else { continue }
             if path.name.hasSuffix("/webcourier") { continue }
@@ -29,18 +30,19 @@ import Wire
             )
             .replacing("{database}", with: "private")
             let methods = try path.value.members().map(\.name).filter { $0 != "parameters" }
-            described[try Route(path: filled).operation, default: []].append((path.name, Set(methods)))
+            let operation = try router.match(filled, .post).entry.name
+            described[operation, default: []].append((path.name, Set(methods)))
         }
         return described
     }
 
     @Test("every route is described, with the methods it allows")
     func routes() throws {
-        let described = try describedRoutes()
-        #expect(Set(described.keys) == Set(Route.Operation.allCases))
-        for (operation, paths) in described {
-            for path in paths {
-                #expect(path.methods == (operation.allowsGet ? ["get", "post"] : ["post"]), "\(path.path)")
+        let described = try describedOperations()
+        #expect(Set(described.keys) == Set(RouteEntry.operations.map(\.name)))
+        for entry in RouteEntry.operations {
+            for path in described[entry.name] ?? [] {
+                #expect(path.methods == Set(entry.methods.map { $0.rawValue.lowercased() }), "\(path.path)")
             }
         }
     }
@@ -155,8 +157,8 @@ import Wire
             let answer = try await world.ask(operation, body)
             #expect(answer.status == 200, "\(operation): \(answer.json.text("reason") ?? "")")
             let route = operation.split(separator: "/", maxSplits: 1).last.map(String.init) ?? ""
-            let operations = try describedRoutes()
-            let path = try #require(operations.first { $0.key.rawValue == route || $0.key.rawValue == operation })
+            let operations = try describedOperations()
+            let path = try #require(operations.first { $0.key == route || $0.key == operation })
             let item = try #require(path.value.first).path
             let described = try schema.resolve("#/paths").members().first { $0.name == item }
             let post = try #require(described).value.required("post")

@@ -270,7 +270,7 @@ import Testing
         #expect(try await browser.open("/relay/signin/style.css").headers[.contentType] == "text/css; charset=utf-8")
         let wrong = await browser.relay.respond(to: APIRequest(method: .put, path: "/signin"))
         #expect(wrong.status == .methodNotAllowed)
-        #expect(wrong.headers[.allow] == "GET, HEAD, POST")
+        #expect(wrong.headers[.allow] == "GET, HEAD, POST, OPTIONS")
         let wire = "/database/1/\(world.home.container)/development/public/signin"
         #expect(try await browser.open(wire).headers[.contentType] == "application/json; charset=UTF-8")
     }

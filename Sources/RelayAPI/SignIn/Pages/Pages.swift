@@ -30,42 +30,26 @@ struct Pages: Sendable {
         guardian = PageGuard(relayKey: authenticator.relayKey)
     }
 
-    /// The path of a page.
-    ///
-    /// It may begin with a proxy's prefix.
-    enum Page: CaseIterable {
-        case signIn, account, style, script
-
-        var path: String {
-            switch self {
-            case .signIn: "/signin"
-            case .account: "/account"
-            case .style: "/signin/style.css"
-            case .script: "/signin/hand-over.js"
-            }
-        }
-
-        init?(_ path: String) {
-            // Shortcut for requests to the wire, which are by far the most.
-            guard !path.utf8.starts(with: "/database/".utf8),
-                let page = Self.allCases.first(where: { path.hasSuffix($0.path) }), !path.contains("/database/1/")
-            else { return nil }
-            self = page
-        }
-    }
-
-    func respond(to request: APIRequest, at page: Page) async -> APIResponse {
-        switch (page, request.method) {
-        case (.style, .get), (.style, .head): return Self.file(PageStyle.css, "text/css")
-        case (.script, .get), (.script, .head): return Self.file(HandOverScript.javaScript, "text/javascript")
-        case (.signIn, .get), (.signIn, .head): return showSignIn(request)
-        case (.account, .get), (.account, .head):
-            let visit = Visit(request, guardian, random)
-            return visit.answer(AccountPage(formSeal: visit.formSeal).signInForm(), isSecure: isSecure)
-        case (.signIn, .post): return await signIn(request)
-        case (.account, .post): return await changeAccount(request)
-        default: return Self.notAllowed(page)
-        }
+    var entries: [RouteEntry] {
+        [
+            .page("signin", .ending("signin"), .reading) { request, _ in showSignIn(request) },
+            .page("signin", .ending("signin"), [.post]) { request, _ in await signIn(request) },
+            .page("account", .ending("account"), .reading) { request, _ in
+                let visit = visit(request)
+                return visit.answer(AccountPage(formSeal: visit.formSeal).signInForm(), isSecure: isSecure)
+            },
+            .page("account", .ending("account"), [.post]) { request, _ in await changeAccount(request) },
+            .page("signin/style.css", .ending("signin/style.css"), .reading) { _, _ in
+                Self.file(PageStyle.css, "text/css")
+            },
+            .page("signin/hand-over.js", .ending("signin/hand-over.js"), .reading) { _, _ in
+                Self.file(HandOverScript.javaScript, "text/javascript")
+            },
+            .page("share", .ending("share/{}/{}/{}"), [.get, .head, .post]) { request, match in
+                guard let path = SharePagePath(match.parameters) else { return nil }
+                return await respond(to: request, at: path)
+            },
+        ]
     }
 
     /// A request of a browser with its cookie, existing or new.
@@ -144,13 +128,6 @@ struct Pages: Sendable {
         response.headers[.contentType] = "\(type); charset=utf-8"
         response.headers[.cacheControl] = "public, max-age=3600"
         response.headers[.xContentTypeOptions] = "nosniff"
-        return response
-    }
-
-    private static func notAllowed(_ page: Page) -> APIResponse {
-        var response = APIResponse(status: .methodNotAllowed, body: Array("Use this address in a browser.\n".utf8))
-        response.headers[.contentType] = "text/plain; charset=utf-8"
-        response.headers[.allow] = page == .signIn || page == .account ? "GET, HEAD, POST" : "GET, HEAD"
         return response
     }
 

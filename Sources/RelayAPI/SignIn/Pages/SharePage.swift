@@ -8,14 +8,11 @@ struct SharePagePath {
     var home: ContainerEnvironment
     var link: String
 
-    init?(_ path: String) {
-        // Shortcut for requests to the wire, which are by far the most.
-        guard !path.utf8.starts(with: "/database/".utf8) else { return nil }
-        let parts = path.split(separator: "/", omittingEmptySubsequences: false).suffix(4)
-        guard parts.count == 4, parts.first == "share", !parts.contains(""),
-            let container = PercentCoding.decode(String(parts[parts.startIndex + 1])).flatMap({ ContainerID($0) }),
-            let environment = Environment(rawValue: String(parts[parts.startIndex + 2])),
-            let link = PercentCoding.decode(String(parts[parts.startIndex + 3]))
+    /// Creates it from the variable segments of the path.
+    init?(_ segments: [String]) {
+        guard let container = PercentCoding.decode(segments[0]).flatMap({ ContainerID($0) }),
+            let environment = Environment(rawValue: segments[1]), let link = PercentCoding.decode(segments[2]),
+            !link.isEmpty
         else { return nil }
         home = ContainerEnvironment(container, environment)
         self.link = link
@@ -39,15 +36,8 @@ extension Pages {
                 isSecure: isSecure
             )
         }
-        switch request.method {
-        case .get, .head: return visit.answer(page(found, path, visit).html(), isSecure: isSecure)
-        case .post: return await accept(request, found, path, visit)
-        default:
-            var response = APIResponse(status: .methodNotAllowed, body: Array("Open this address in a browser.\n".utf8))
-            response.headers[.contentType] = "text/plain; charset=utf-8"
-            response.headers[.allow] = "GET, HEAD, POST"
-            return response
-        }
+        if request.method == .post { return await accept(request, found, path, visit) }
+        return visit.answer(page(found, path, visit).html(), isSecure: isSecure)
     }
 
     private func look(at path: SharePagePath) throws(RelayError) -> FoundShare {

@@ -1,9 +1,9 @@
 import Foundation
 import HTTPTypes
 import Records
-import RelayAPI
+package import RelayAPI
 import RelayCore
-package import RelayServer
+import RelayServer
 import RelayStore
 import Synchronization
 import Wire
@@ -20,8 +20,7 @@ import Wire
 ///
 /// The token is in `Authorization: Bearer …`, so no browser page sends it automatically. Invalid tokens are
 /// rate-limited.
-package struct ManagementMiddleware: Sendable {
-    private static let start = "/management/1/"
+package struct ManagementAPI: Sendable {
     private static let longestText = 4_194_304
 
     private let parts: ConsoleParts
@@ -33,29 +32,32 @@ package struct ManagementMiddleware: Sendable {
         attempts = AttemptCount(uptime: parts.time.uptime)
     }
 
-    /// Handles requests to the management API and passes all others to `next`.
-    package func wrap(_ next: @escaping RelayServer.AsyncResponder) -> RelayServer.AsyncResponder {
-        { request in
-            // Shortcut for requests to the wire, which are by far the most.
-            guard !request.path.utf8.starts(with: "/database/".utf8),
-                let place = request.path.firstRange(of: Self.start), !request.path.contains("/database/1/")
-            else { return await next(request) }
-            let path = request.path[place.upperBound...].split(separator: "/").map(String.init)
-            return await withTaskExecutorPreference(executor) { await answer(path, request) }
+    package var entries: [RouteEntry] {
+        [
+            entry("schema", [.get, .post]), entry("schema/difference", [.get], verb: "difference"),
+            entry("schema/promotion", [.post], verb: "promotion"),
+            .page("management", .ending("management/1/**"), [.get, .post], isMonitored: false) { _, _ in nil },
+        ]
+    }
+
+    private func entry(_ name: String, _ methods: [HTTPRequest.Method], verb: String? = nil) -> RouteEntry {
+        let path = RoutePath.ending("management/1/{}/{}/\(name)")
+        return .page("management", path, methods, isMonitored: false) { request, match in
+            await withTaskExecutorPreference(executor) { await answer(request, match.parameters, verb) }
         }
     }
 
-    private func answer(_ path: [String], _ request: APIRequest) async -> APIResponse {
+    private func answer(_ request: APIRequest, _ path: [String], _ verb: String?) async -> APIResponse {
         var response: APIResponse
         do {
-            guard path.count >= 3, path[2] == "schema", let container = ContainerID(path[0]),
-                let environment = Records.Environment(rawValue: path[1])
-            else { throw ConsoleRefusal("There is nothing at this address.", status: 404) }
+            guard let container = ContainerID(path[0]), let environment = Records.Environment(rawValue: path[1]) else {
+                throw ConsoleRefusal("There is nothing at this address.", status: 404)
+            }
             let token = try admit(request, to: container)
-            response = try await perform(path.dropFirst(3).first, request, token, environment)
+            response = try await perform(verb, request, token, environment)
         } catch {
             let refusal = ConsoleRefusal(error)
-            response = ConsoleMiddleware.json(refusal, status: refusal.status)
+            response = Console.json(refusal, status: refusal.status)
         }
         response.headers[.cacheControl] = "no-store"
         response.headers[.xContentTypeOptions] = "nosniff"
@@ -153,7 +155,7 @@ package struct ManagementMiddleware: Sendable {
         switch try await route.run(ConsoleCall(parts, actor, asked)) {
         case .json(let value):
             let isRefused = applies && (value as? ChangeAnswer)?.isAllowed == false
-            return ConsoleMiddleware.json(value, status: isRefused ? 409 : 200)
+            return Console.json(value, status: isRefused ? 409 : 200)
         case .raw(let response): return response
         }
     }
