@@ -11,9 +11,7 @@ extension Zone {
 extension ModifyRecords {
     /// Whether a rejected atomic batch writes nothing.
     static var rejectsWholeBatch: Bool { !PlantedFault.atomicBatchTorn.isPlanted }
-}
 
-extension ModifyRecords.Decision {
     /// Whether a write is applied only if the record still has the change tag that the write names.
     static var comparesChangeTags: Bool { !PlantedFault.changeTagUnchecked.isPlanted }
 }

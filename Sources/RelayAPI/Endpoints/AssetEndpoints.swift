@@ -129,7 +129,7 @@ extension RequestContext {
         var readableAssets: Set<KnownAsset> = []
         for asset in known where assetStore.file(of: asset.hash)?.size == asset.size {
             let isOwn = user == zone.id.owner && assets.isPending(asset.hash, of: user, in: home)
-            let uses = isOwn ? 1 : try reader.assetUses(asset.hash, in: zone)
+            let uses = isOwn ? 1 : try reader.assetUses(of: [asset.hash], in: zone)[asset.hash] ?? 0
             if uses > 0 { readableAssets.insert(asset) }
         }
         return readableAssets

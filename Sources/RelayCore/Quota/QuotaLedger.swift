@@ -8,30 +8,34 @@ import Wire
 struct QuotaLedger: ~Copyable {
     /// The remaining quota; `nil` if nothing is limited and therefore nothing is counted.
     private var room: RemainingQuota?
-    private let zone: Zone
-    private let writer: any StoreWriter
+    /// How many of the zone's records use an asset, counting up to 2.
+    private let assetUses: [AssetHash: Int]
+    /// The assets whose uses are needed and not among `assetUses`; the results are void until they are read.
+    private(set) var unread: Set<AssetHash> = []
     /// Deleted records whose assets have not been counted as free yet.
     private var deletedRecords: [StoredRecord] = []
     /// Indexes of the operations that are counted as freeing quota.
     private(set) var operationsFreeingQuota: Set<Int> = []
-    /// Indexes of the operations that must not be counted as freeing quota.
-    var operationsNotFreeingQuota: Set<Int> = []
+    private let operationsNotFreeingQuota: Set<Int>
     /// Assets that records of this request have started to use, and assets whose quota was freed in this request.
     private var newlyUsed: Set<AssetHash> = []
     private var freed: Set<AssetHash> = []
 
     /// - Parameters:
     ///   - room: The quota that is left before the request; `nil` if nothing is limited.
-    ///   - zone: The zone of the records.
-    ///   - writer: Used to count the uses of assets.
-    init(_ room: RemainingQuota?, of zone: Zone, in writer: any StoreWriter) {
+    ///   - assetUses: How many of the zone's records use an asset, counting up to 2, as far as that has been read.
+    ///   - operationsNotFreeingQuota: Indexes of the operations that must not be counted as freeing quota.
+    init(_ room: RemainingQuota?, assetUses: [AssetHash: Int], _ operationsNotFreeingQuota: Set<Int>) {
         self.room = room
-        self.zone = zone
-        self.writer = writer
+        self.assetUses = assetUses
+        self.operationsNotFreeingQuota = operationsNotFreeingQuota
     }
 
-    /// Returns how many of the zone's records use an asset, counting up to 2.
-    private func assetUses(_ hash: AssetHash) throws(RelayError) -> Int { try writer.assetUses(hash, in: zone) }
+    private mutating func uses(of hash: AssetHash) -> Int {
+        if let known = assetUses[hash] { return known }
+        unread.insert(hash)
+        return 0
+    }
 
     /// Counts a record that operation `place` saves in place of `current`, or throws `quotaExceeded`.
     ///
@@ -46,11 +50,11 @@ struct QuotaLedger: ~Copyable {
         var growth = StorageUse(of: record) - StorageUse(of: current)
         var assetChange = AssetChange()
         if bringsAssets || !allows(growth) {
-            assetChange = try self.assetChange(of: record, over: current)
+            assetChange = self.assetChange(of: record, over: current)
             growth.assets = assetChange.growth
             if !allows(growth) {
-                try countDeletedAssets()
-                assetChange = try self.assetChange(of: record, over: current)
+                countDeletedAssets()
+                assetChange = self.assetChange(of: record, over: current)
                 growth.assets = assetChange.growth
             }
         }
@@ -81,15 +85,15 @@ struct QuotaLedger: ~Copyable {
         var removed: Set<AssetHash> = []
     }
 
-    private func assetChange(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> AssetChange {
+    private mutating func assetChange(of record: StoredRecord, over current: StoredRecord?) -> AssetChange {
         let (new, old) = (Self.assets(of: record), current.map(Self.assets(of:)) ?? [:])
         var assetChange = AssetChange()
         for (hash, size) in new where old[hash] == nil {
             assetChange.added.insert(hash)
-            if try isNew(hash) { assetChange.growth += size }
+            if isNew(hash) { assetChange.growth += size }
         }
         for (hash, size) in old where new[hash] == nil {
-            guard try isLastUse(hash) else { continue }
+            guard isLastUse(hash) else { continue }
             assetChange.removed.insert(hash)
             assetChange.growth -= size
         }
@@ -97,20 +101,20 @@ struct QuotaLedger: ~Copyable {
     }
 
     /// Returns whether an asset uses storage in the zone that it did not use before.
-    private func isNew(_ hash: AssetHash) throws(RelayError) -> Bool {
+    private mutating func isNew(_ hash: AssetHash) -> Bool {
         if freed.contains(hash) || newlyUsed.contains(hash) { return freed.contains(hash) }
-        return try assetUses(hash) == 0
+        return uses(of: hash) == 0
     }
 
     /// Returns whether the zone no longer needs an asset once this record stops using it.
-    private func isLastUse(_ hash: AssetHash) throws(RelayError) -> Bool {
+    private mutating func isLastUse(_ hash: AssetHash) -> Bool {
         if freed.contains(hash) || newlyUsed.contains(hash) { return false }
-        return try assetUses(hash) == 1
+        return uses(of: hash) == 1
     }
 
-    private mutating func countDeletedAssets() throws(RelayError) {
+    private mutating func countDeletedAssets() {
         for record in deletedRecords {
-            for (hash, size) in Self.assets(of: record) where try isLastUse(hash) {
+            for (hash, size) in Self.assets(of: record) where isLastUse(hash) {
                 room?.release(StorageUse(assets: size))
                 freed.insert(hash)
             }
@@ -119,7 +123,7 @@ struct QuotaLedger: ~Copyable {
     }
 
     /// Returns no assets for an unreadable record, so that saving over it can repair it.
-    private static func assets(of record: StoredRecord) -> [AssetHash: Int64] {
+    static func assets(of record: StoredRecord) -> [AssetHash: Int64] {
         var found: [AssetHash: Int64] = [:]
         for asset in (try? FieldsJSON.assets(in: record.fields)) ?? [] {
             if let hash = AssetHash(checksum: asset.fileChecksum) { found[hash] = asset.size }

@@ -71,18 +71,3 @@ extension ModifyRecords {
         try writer.keep(done, as: idempotencyKey.id, by: idempotencyKey.user)
     }
 }
-
-extension ModifyRecords.Decision {
-    /// Appends the outcome of an operation that an earlier request has completed: the current state of its record.
-    mutating func repeated(_ operation: ModifyRecords.Operation, _ current: StoredRecord?) {
-        seen.insert(operation.name)
-        if operation.kind.isDelete {
-            outcomes.append(.deleted(name: operation.name, type: nil))
-        } else if let current {
-            outcomes.append(.saved(current))
-        } else {
-            let gone = RelayError(.notFound, "The record was saved by this operation and has been deleted since.")
-            outcomes.append(.failed(name: operation.name, gone, server: nil))
-        }
-    }
-}

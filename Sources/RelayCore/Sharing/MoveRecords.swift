@@ -107,10 +107,11 @@ package struct MoveRecords: Sendable {
         var move = MovePlan(request: self, source: from, destination: to)
         try move.load(asked, from: writer)
         var outcomes = asked.map { move.decide($0) }
-        for (index, item) in asked.enumerated() where outcomes[index].error == nil && move.moving[item.name] != nil {
-            if let error = try move.crossZoneReference(of: item.name, in: writer) {
-                outcomes[index] = .failed(name: item.name, error, server: nil)
-            }
+        let moving = asked.indices.filter { outcomes[$0].error == nil && move.moving[asked[$0].name] != nil }
+        let ends = try move.crossZoneReferences(of: moving.map { asked[$0].name }, in: writer)
+        for index in moving {
+            guard let end = ends[asked[index].name] else { continue }
+            outcomes[index] = .failed(name: asked[index].name, .referenceAcrossZones(end), server: nil)
         }
         if deletesSource, let from, try live(in: from, writer).contains(where: { move.moving[$0.name] == nil }) {
             throw .badRequest("The source still holds other records. Move them too, or do not delete it.")
@@ -318,27 +319,32 @@ struct MovePlan {
         return .moved(record)
     }
 
-    /// Returns an error if a record cannot move because a record that it references, or that references it, stays
-    /// behind.
+    /// Returns, for each record that cannot move, a record that would stay behind and that it references or that
+    /// references it.
     ///
     /// Only parents, `VALIDATE` and `DELETE_SELF` references count.
-    func crossZoneReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
-        guard let record = moving[name], let source else { return nil }
-        var targets = [record.parent].compactMap { $0 }
-        if let binding = try? FieldsJSON.enforcedReferences(in: record.fields) {
-            targets += binding.map(\.reference.recordName)
+    func crossZoneReferences(of names: [String], in writer: any StoreWriter) throws(RelayError) -> [String: String] {
+        guard let source else { return [:] }
+        var targets: [String: [String]] = [:]
+        for name in names {
+            guard let record = moving[name] else { continue }
+            let references = (try? FieldsJSON.enforcedReferences(in: record.fields)) ?? []
+            targets[name] = ([record.parent].compactMap(\.self) + references.map(\.reference.recordName))
+                .filter { moving[$0] == nil && before[$0].map(\.isDeleted) ?? true }
         }
-        for target in targets where moving[target] == nil && before[target].map(\.isDeleted) ?? true {
-            let stays = try writer.records(named: [target], in: source)[target].map { !$0.isDeleted } ?? false
-            if stays { return .referenceAcrossZones(target) }
+        var staying: Set<String> = []
+        for part in MoveRecords.parts(of: Array(Set(targets.values.joined()))) {
+            let found = try writer.records(named: part, in: source, withFields: false)
+            staying.formUnion(found.values.lazy.filter { !$0.isDeleted }.map(\.name))
         }
-        var holder: String?
-        try writer.visitReferences(to: name, in: source) { reference in
-            guard moving[reference.source] == nil else { return true }
-            holder = reference.source
-            return false
+        var ends: [String: String] = [:]
+        for (name, targets) in targets { ends[name] = targets.first(where: staying.contains) }
+        try writer.visitReferences(to: names.filter { ends[$0] == nil }, in: source) { reference in
+            guard moving[reference.source] == nil else { return .next }
+            ends[reference.target] = reference.source
+            return .nextTarget
         }
-        return holder.map { .referenceAcrossZones($0) }
+        return ends
     }
 }
 

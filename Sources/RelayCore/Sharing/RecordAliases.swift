@@ -3,11 +3,8 @@ import Wire
 
 /// Record names that participants of shared hierarchies see instead of the stored names.
 ///
-/// A participant chooses the name of a new record, but the zone may have a record of that name which they cannot see.
-/// Rejecting the name would disclose that record. Instead, the relay stores the new record under a generated name, and
-/// everyone who sees the hierarchy sees it under the chosen name. The exception are viewers who see the other record:
-/// for them the chosen name keeps denoting that one, and the new record has its stored name. So a participant cannot
-/// make a name that others know denote another record, and the names in a view are unique.
+/// A participant may choose a name that a record outside of the hierarchy has. This file has all that the relay decides
+/// in order not to disclose that record; see ParticipantViews.md, "Names".
 package struct RecordAliases: Hashable, Sendable {
     private var kept: [String: String] = [:]
     private var shown: [String: String] = [:]
@@ -79,15 +76,6 @@ extension Zone {
     package var aliases: RecordAliases { view?.aliases ?? RecordAliases() }
 }
 
-extension StoreReader {
-    /// Returns whether the zone has a live record of this name outside its view.
-    func hides(_ name: String, from zone: Zone) throws(RelayError) -> Bool {
-        guard let view = zone.view, let record = try records(named: [name], in: zone.whole)[name], !record.isDeleted
-        else { return false }
-        return view.permission(in: try shares(covering: [name], in: zone)[name]) == .none
-    }
-}
-
 extension ModifyRecords {
     /// Returns the request with shown names replaced by stored names.
     func withStoredNames(_ aliases: RecordAliases) -> ModifyRecords {
@@ -95,7 +83,7 @@ extension ModifyRecords {
     }
 }
 
-extension ModifyRecords.Decision {
+extension ModifyRecords {
     /// An alias that this write creates if its operation succeeds.
     struct NewAlias {
         var shown: String
@@ -104,12 +92,14 @@ extension ModifyRecords.Decision {
         /// The share that covers the operation's record; `nil` until it is determined.
         var share: Int64?
     }
+}
 
+extension ModifyRecords.Validation {
     /// Assigns generated names to new records whose names are taken by records that the caller cannot see.
     mutating func avoidTakenNames() {
         var renamed: [String: String] = [:]
         for (place, operation) in request.operations.enumerated() {
-            guard !operation.kind.isDelete, !operation.kind.needsChangeTag, isHidden(operation.name) else { continue }
+            guard !operation.kind.isDelete, !operation.kind.needsChangeTag, isTaken(operation.name) else { continue }
             renamed[operation.name] = addAlias(aliases.exchanged(operation.name), at: place)
         }
         guard !renamed.isEmpty else { return }
@@ -117,15 +107,15 @@ extension ModifyRecords.Decision {
     }
 
     /// Returns whether the zone has a record of this name, among those in the request, that the caller cannot see.
-    private func isHidden(_ name: String) -> Bool {
-        guard let record = before[name], !record.isDeleted else { return false }
-        return sharing?.permission(name) == Share.Permission.none
+    private func isTaken(_ name: String) -> Bool {
+        guard let record = before.records[name], !record.isDeleted else { return false }
+        return before.sharing?.permission(name) == Share.Permission.none
     }
 
     private mutating func addAlias(_ shown: String, at place: Int) -> String {
         let kept = request.newName()
         aliases.add(shown, for: kept)
-        newAliases.append(NewAlias(shown: shown, kept: kept, outcome: place))
+        newAliases.append(ModifyRecords.NewAlias(shown: shown, kept: kept, outcome: place))
         return kept
     }
 
@@ -138,7 +128,7 @@ extension ModifyRecords.Decision {
         of prepared: inout FieldPreparation,
         over current: StoredRecord?
     ) throws(RelayError) {
-        guard let hides, !aliases.isEmpty || !prepared.references.isEmpty else { return }
+        guard !aliases.isEmpty || !prepared.references.isEmpty else { return }
         var currentTargets: [String: Set<String>] = [:]
         for entry in (current.flatMap { try? FieldsJSON.decode($0.fields) }) ?? [] {
             currentTargets[entry.name] = Set(entry.value.references.map(\.recordName))
@@ -148,7 +138,11 @@ extension ModifyRecords.Decision {
             guard resolvedReferences <= Self.maxResolvedReferences else { throw .tooManyToResolve }
             let name = reference.recordName
             guard currentTargets[field]?.contains(name) != true, aliases.target(name) == name else { continue }
-            if try hides(name) { _ = addAlias(name, at: outcomes.count) }
+            guard let isInvisible = before.isInvisible[name] else {
+                unread.visibility.insert(name)
+                continue
+            }
+            if isInvisible { _ = addAlias(name, at: outcomes.count) }
         }
         guard !aliases.isEmpty else { return }
         prepared.mapReferences { field, reference in
@@ -161,31 +155,19 @@ extension ModifyRecords.Decision {
 
     /// Maximum number of DELETE_SELF references in a participant's request; each may need a lookup while the writer is
     /// held.
-    private static var maxResolvedReferences: Int { 2_000 }
+    static var maxResolvedReferences: Int { 2_000 }
+}
 
-    // MARK: Outcomes
-
-    /// Returns the aliases with the shares in which they apply, once the covers of their records are known.
-    func placed(
-        _ aliases: [NewAlias],
-        _ share: (String) throws(RelayError) -> Int64?
-    ) throws(RelayError) -> [NewAlias] {
-        try aliases.map { alias throws(RelayError) in
-            var alias = alias
-            if outcomes[alias.outcome].error == nil { alias.share = try share(request.operations[alias.outcome].name) }
-            return alias
-        }
-    }
-
+extension RecordAliases {
     /// Returns the outcomes with the names that the caller used.
     func viewed(_ outcomes: [ModifyRecords.Outcome], of given: ModifyRecords) -> [ModifyRecords.Outcome] {
-        guard !aliases.isEmpty else { return outcomes }
+        guard !isEmpty else { return outcomes }
         return zip(given.operations, outcomes).map { operation, outcome in
             switch outcome {
-            case .saved(let record): .saved(aliases.viewed(record))
+            case .saved(let record): .saved(viewed(record))
             case .deleted(_, let type): .deleted(name: operation.name, type: type)
             case .failed(_, let error, let server):
-                .failed(name: operation.name, aliases.viewed(error), server: server.map(aliases.viewed))
+                .failed(name: operation.name, viewed(error), server: server.map { viewed($0) })
             }
         }
     }
@@ -197,4 +179,51 @@ extension RelayError {
         "A participant's request may have at most 2000 references with DELETE_SELF. Save fewer at once.",
         fineCode: .limitExceeded
     )
+}
+
+// MARK: Deletions in a view alone
+
+extension ModifyRecords.Cascade {
+    /// Returns the operations of a participant whose deletions take effect only in their view, because the caller does
+    /// not see what blocks them.
+    func deletionsOnlyInView(of write: ModifyRecords.Validated, _ invisible: Set<String>) -> Set<Int> {
+        var waiting = blockingReferences.compactMap { roots[$0.target] }
+        if waiting.isEmpty { return [] }
+        var kept: Set<Int> = []
+        // A record that stays also blocks the deletion of the records that it references.
+        let names = Dictionary(grouping: roots.keys) { roots[$0] }
+        while let root = waiting.popLast() {
+            guard write.isLive(root), kept.insert(root).inserted else { continue }
+            for reference in (names[root] ?? []).flatMap({ enforcedReferences[$0] ?? [] }) {
+                // Visible records lose their parents.
+                if reference.kind == .parent, !invisible.contains(reference.source) { continue }
+                if let other = roots[reference.target] { waiting.append(other) }
+            }
+        }
+        return kept
+    }
+}
+
+extension ModifyRecords.WriteList {
+    /// Takes the records that the owner keeps out of the hierarchy, in place of deleting them.
+    mutating func keep(_ kept: Set<Int>, _ stored: [String: StoredRecord]) {
+        for index in changes.indices {
+            guard let outcome = changes[index].outcome, changes[index].record.isDeleted, kept.contains(outcome),
+                let record = stored[changes[index].record.name]
+            else { continue }
+            changes[index] = ModifyRecords.Change(outcome: nil, record: record.removedFromView(stamp))
+        }
+    }
+}
+
+extension StoredRecord {
+    /// Returns the record as it stays with the owner, outside of the hierarchy in which it was.
+    func removedFromView(_ stamp: Stamp) -> StoredRecord {
+        var record = self
+        record.update {
+            $0.parent = nil
+            $0.modified = stamp
+        }
+        return record
+    }
 }

@@ -78,17 +78,21 @@ package protocol StoreReader {
     /// read.
     func records(named names: [String], in zone: Zone, withFields: Bool) throws(RelayError) -> [String: StoredRecord]
 
-    /// Visits the references that point to a record, `DELETE_SELF` references first.
+    /// Visits the references that point to these records, target by target in the order of `targets`.
     ///
-    /// Stops when `visit` returns `false`.
+    /// Visits each target's `DELETE_SELF` references first.
     func visitReferences(
-        to target: String,
+        to targets: [String],
         in zone: Zone,
-        _ visit: (StoredReference) -> Bool
+        _ visit: (StoredReference) -> ReferenceVisit
     ) throws(RelayError)
 
-    /// Counts the references with `DELETE_SELF` that point to the record, up to `limit`.
-    func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
+    /// Counts the references with `DELETE_SELF` that point to each of these records, up to `limit` each.
+    func countDeleteSelf(
+        to targets: [String],
+        in zone: Zone,
+        atMost limit: Int
+    ) throws(RelayError) -> [String: Int]
 
     /// Counts the live records whose latest change is after `change`.
     ///
@@ -138,8 +142,8 @@ package protocol StoreReader {
     /// Returns the user's subscriptions in all databases, with the scope of each.
     func subscriptions(of user: UserID) throws(RelayError) -> [(scope: DatabaseScope, subscription: Subscription)]
 
-    /// Returns how many of the zone's records use this asset, counting up to 2.
-    func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
+    /// Returns how many of the zone's records use each of these assets, counting up to 2.
+    func assetUses(of hashes: Set<AssetHash>, in zone: Zone) throws(RelayError) -> [AssetHash: Int]
 
     /// Returns the bytes stored in all live zones of this owner.
     func storageUse(of owner: UserID) throws(RelayError) -> StorageUse
@@ -168,6 +172,14 @@ package protocol StoreReader {
 
     /// Returns the shares that have a pending invitation for one of these addresses.
     func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [ShareLocation]
+}
+
+/// What follows a visited reference.
+package enum ReferenceVisit: Sendable {
+    case next
+    /// Skips the other references to the same target.
+    case nextTarget
+    case stop
 }
 
 /// The record states that a feed shows.
@@ -219,8 +231,8 @@ package struct ShareLocation: Hashable, Sendable {
 
 /// The state that the next commit will have, while it is being written.
 package protocol StoreWriter: StoreReader {
-    /// Returns whether an asset with this content is stored.
-    func hasAsset(_ hash: AssetHash) -> Bool
+    /// Returns those of the assets that are stored.
+    func storedAssets(among hashes: Set<AssetHash>) -> Set<AssetHash>
 
     /// Adds to the bytes that `transfer(in:)` returns.
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
@@ -256,8 +268,8 @@ package protocol StoreWriter: StoreReader {
     /// Replaces the definitions of these types and increments the schema's version.
     func define(_ types: [String: RecordType]) throws(RelayError)
 
-    /// Returns whether a descendant of this record, through `parent`, is the root of a share.
-    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool
+    /// Returns those of the records that have the root of a share among their descendants, through `parent`.
+    func recordsAboveShareRoots(among names: [String], in zone: Zone) throws(RelayError) -> Set<String>
 
     /// Swaps two record names for everyone who sees this share.
     ///

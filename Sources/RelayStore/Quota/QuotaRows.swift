@@ -43,8 +43,12 @@ extension SQLiteReader {
 }
 
 extension SQLiteReader {
-    func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int {
-        try attempt { try uses(of: hash, in: zone.number) }
+    func assetUses(of hashes: Set<AssetHash>, in zone: Zone) throws(RelayError) -> [AssetHash: Int] {
+        try attempt {
+            var uses: [AssetHash: Int] = [:]
+            for hash in hashes { uses[hash] = try self.uses(of: hash, in: zone.number) }
+            return uses
+        }
     }
 
     /// Returns how many of a zone's records use an asset; more than two count as two.

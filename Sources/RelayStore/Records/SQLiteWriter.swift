@@ -193,7 +193,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         cache.userCount = count + more
     }
 
-    func hasAsset(_ hash: AssetHash) -> Bool { assets.isUsable(hash) }
+    func storedAssets(among hashes: Set<AssetHash>) -> Set<AssetHash> { hashes.filter { assets.isUsable($0) } }
 
     func takeChangeNumber() -> UInt64 {
         cache.lastChange += 1

@@ -47,39 +47,53 @@ extension SQLiteWriter {
 
 extension SQLiteReader {
     func visitReferences(
-        to target: String,
+        to targets: [String],
         in zone: Zone,
-        _ visit: (StoredReference) -> Bool
+        _ visit: (StoredReference) -> ReferenceVisit
     ) throws(RelayError) {
         try attempt {
             let statement = try SQL(
                 "SELECT kind, source, field FROM reference WHERE zone = ? AND target = ? ORDER BY kind, source, field",
                 in: database
             )
-            defer { statement.reset() }
-            statement.bind(1, zone.number)
-            statement.bind(2, target)
-            while try statement.step() {
-                guard let kind = StoredReference.Kind(rawValue: Int(statement.int(0))) else {
-                    throw StoreFailure.damaged("a reference to \(target) has an unknown kind")
+            targets: for target in targets {
+                defer { statement.reset() }
+                statement.bind(1, zone.number)
+                statement.bind(2, target)
+                while try statement.step() {
+                    guard let kind = StoredReference.Kind(rawValue: Int(statement.int(0))) else {
+                        throw StoreFailure.damaged("a reference to \(target) has an unknown kind")
+                    }
+                    let found = StoredReference(kind, to: target, from: statement.text(1), field: statement.text(2))
+                    switch visit(found) {
+                    case .next: continue
+                    case .nextTarget: continue targets
+                    case .stop: return
+                    }
                 }
-                let found = StoredReference(kind, to: target, from: statement.text(1), field: statement.text(2))
-                if !visit(found) { return }
             }
         }
     }
 
-    func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int {
+    func countDeleteSelf(
+        to targets: [String],
+        in zone: Zone,
+        atMost limit: Int
+    ) throws(RelayError) -> [String: Int] {
         try attempt {
             let statement = try SQL(
                 "SELECT count(*) FROM (SELECT 1 FROM reference WHERE zone = ? AND target = ? AND kind = 1 LIMIT ?)",
                 in: database
             )
-            defer { statement.reset() }
-            statement.bind(1, zone.number)
-            statement.bind(2, target)
-            statement.bind(3, Int64(limit))
-            return try statement.step() ? Int(statement.int(0)) : 0
+            var counts: [String: Int] = [:]
+            for target in targets {
+                defer { statement.reset() }
+                statement.bind(1, zone.number)
+                statement.bind(2, target)
+                statement.bind(3, Int64(limit))
+                if try statement.step() { counts[target] = Int(statement.int(0)) }
+            }
+            return counts
         }
     }
 }

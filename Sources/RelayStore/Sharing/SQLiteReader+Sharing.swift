@@ -179,31 +179,6 @@ extension SQLiteReader {
         return (view, last)
     }
 
-    /// Returns the names under which the user sees records that have other names in the zone.
-    ///
-    /// A name means the record that has it if the user can see that record, whatever participants have chosen. A name
-    /// that two hierarchies use for different records means neither.
-    private func aliases(for user: Int64, in zone: Int64) throws -> RecordAliases {
-        let statement = try SQL(
-            """
-            SELECT a.shown, min(a.kept) FROM share_alias a WHERE a.share IN (\(Self.joined)) AND NOT EXISTS (
-                SELECT 1 FROM share_entry e
-                WHERE e.name = a.shown AND e.zone = ?2 AND e.gone = 0 AND e.share IN (\(Self.joined)))
-            GROUP BY a.shown HAVING count(*) = 1
-            """,
-            in: database
-        )
-        defer { statement.reset() }
-        statement.bind(1, user)
-        statement.bind(2, zone)
-        var found: [String: String] = [:]
-        while try statement.step() { found[statement.text(0)] = statement.text(1) }
-        var aliases = RecordAliases()
-        // Skips a name assigned by the relay that a participant has chosen too: the record that has it is not visible.
-        for (shown, kept) in found where found[kept] == nil { aliases.add(shown, for: kept) }
-        return aliases
-    }
-
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone] {
         try attempt {
             guard let number = try number(of: user) else { return [] }

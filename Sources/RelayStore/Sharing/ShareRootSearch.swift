@@ -41,15 +41,18 @@ struct ShareRootSearch {
 }
 
 extension SQLiteWriter {
-    /// Returns whether a record below this one is the root of a share.
-    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool {
+    func recordsAboveShareRoots(among names: [String], in zone: Zone) throws(RelayError) -> Set<String> {
         try attempt {
             var search = try rootSearch.flatMap { $0.zone == zone.number ? $0 : nil } ?? newSearch(in: zone)
-            guard !search.roots.isEmpty else { return false }
+            guard !search.roots.isEmpty else { return [] }
             // A second reference would make each change copy it.
             rootSearch = nil
             defer { rootSearch = search }
-            return try search.isRoot(below: name) { try children(of: $0, in: zone) }
+            var found: Set<String> = []
+            for name in names where try search.isRoot(below: name, childrenOf: { try children(of: $0, in: zone) }) {
+                found.insert(name)
+            }
+            return found
         }
     }
 

@@ -11,9 +11,9 @@ import Wire
         try store.read { reader throws(RelayError) in
             var found: [StoredReference] = []
             guard let zone = try reader.zone(zoneID) else { return [] }
-            try reader.visitReferences(to: target, in: zone) {
+            try reader.visitReferences(to: [target], in: zone) {
                 found.append($0)
-                return true
+                return .next
             }
             return found
         }
@@ -48,5 +48,43 @@ import Wire
             try writer.put([record], replacing: [:], in: zone, by: "phone")
         }
         #expect(try found("b", in: store) == expected)
+    }
+
+    @Test("references are visited target by target, and the rest of a target or of all can be skipped")
+    func severalTargets() async throws {
+        let store = try SQLiteStore(.memory, draw: { 7 }, onCommit: { _ in })
+        defer { store.close() }
+        let id = zoneID
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceFingerprint(bits: 1))
+        try await store.write { writer throws(RelayError) in
+            let zone = try writer.makeZone(id, by: "phone")
+            try writer.define(["Note": RecordType()])
+            let records = ["b", "c", "d"].flatMap { target in
+                (0..<3).map { number in
+                    StoredRecord(
+                        name: "\(target)\(number)",
+                        type: "Note",
+                        change: writer.takeChangeNumber(),
+                        created: stamp,
+                        modified: stamp,
+                        fields: FieldsJSON.encode([
+                            .init(name: "of", value: .reference(Reference(recordName: target, action: .deleteSelf)))
+                        ])
+                    )
+                }
+            }
+            try writer.put(records, replacing: [:], in: zone, by: "phone")
+        }
+        try store.read { reader throws(RelayError) in
+            guard let zone = try reader.zone(id) else { throw .zoneNotFound }
+            var visited: [String] = []
+            try reader.visitReferences(to: ["c", "none", "b", "d"], in: zone) { reference in
+                visited.append(reference.source)
+                return reference.target == "c" ? .nextTarget : reference.source == "b1" ? .stop : .next
+            }
+            #expect(visited == ["c0", "b0", "b1"])
+            let counts = try reader.countDeleteSelf(to: ["b", "none", "d"], in: zone, atMost: 2)
+            #expect(counts["b"] == 2 && counts["d"] == 2 && counts["none"] ?? 0 == 0)
+        }
     }
 }

@@ -187,43 +187,104 @@ package final class ModifyRecords: Sendable {
         )
     }
 
+    /// An order of operations in which shares follow the records that may be their roots; `nil` if no operation saves a
+    /// share.
+    private var orderWithSharesLast: [Int]? {
+        guard operations.contains(where: { $0.record.recordType == Share.recordType }) else { return nil }
+        let shares = operations.indices.filter { operations[$0].record.recordType == Share.recordType }
+        return operations.indices.filter { operations[$0].record.recordType != Share.recordType } + shares
+    }
+
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
         let request = withStoredNames(zone.aliases)
-        let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
-        let referenceCounter = ReferenceCounter(limit: rules.limits.referencesPerWrite)
-        var decision = try request.decided(over: before, in: zone, by: writer, referenceCounter: referenceCounter)
-        // An operation that was counted as freeing quota and then failed must not free any; decide again without it.
-        var operationsNotFreeingQuota: Set<Int> = []
-        while !decision.operationsWronglyFreeingQuota.isSubset(of: operationsNotFreeingQuota),
-            !(isAtomic && decision.hasFailed)
-        {
-            operationsNotFreeingQuota.formUnion(decision.operationsWronglyFreeingQuota)
-            decision = try request.decided(
-                over: before,
-                in: zone,
-                by: writer,
-                besides: operationsNotFreeingQuota,
-                referenceCounter: referenceCounter
-            )
-        }
-        try checkRoom(for: decision.outcomes)
+        var reads = try WriteReads(for: request, in: zone, from: writer)
+        var list = try request.decide(&reads)
+        let before = reads.before
+        try checkRoom(for: list.outcomes)
 
         // A repeated atomic request has been applied as a whole before, whatever has happened to its records since.
-        if isAtomic, decision.earlier == nil, decision.hasFailed {
-            if !Self.rejectsWholeBatch { try decision.write(to: writer, zone: zone) }
-            let outcomes = decision.viewed(decision.atomicFailureOutcomes(), of: self)
+        let isAtomicFailure = isAtomic && before.earlier == nil && list.outcomes.contains(where: \.hasFailed)
+        if !isAtomicFailure || !Self.rejectsWholeBatch {
+            try list.write(to: writer, zone, by: database.caller.deviceID)
+        }
+        if isAtomicFailure {
+            let outcomes = list.aliases.viewed(request.atomicFailure(list.outcomes), of: self)
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true, schemaVersion: -1)
         }
-        try decision.write(to: writer, zone: zone)
-        try keep(decision.outcomes, after: decision.earlier, in: writer)
-        let outcomes = decision.viewed(decision.outcomes, of: self)
+        try keep(list.outcomes, after: before.earlier, in: writer)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
-            outcomes: light(outcomes),
+            outcomes: light(list.aliases.viewed(list.outcomes, of: self)),
             isAtomicFailure: false,
-            schemaVersion: decision.grown.isEmpty ? decision.schema.version : -1
+            schemaVersion: list.growth.isEmpty ? before.schema.version : -1
         )
+    }
+
+    /// Runs the four passes, and repeats them where the result of one changes the input of another.
+    ///
+    /// A turn is repeated for one of three reasons. A pass lacked something that is read now. A pass refused an
+    /// operation on which others had relied. An operation that was counted as freeing quota frees none: all is decided
+    /// again without it. Each reason holds a limited number of times, so the loop ends; Writes.md, "The loop", has the
+    /// bound. An atomic write with a refused operation needs no other turn.
+    private func decide(_ reads: inout WriteReads) throws(RelayError) -> WriteList {
+        var notFreeingQuota: Set<Int> = []
+        var write = Self.validate(self, over: reads.before, operationsNotFreeingQuota: [])
+        for _ in 0..<maximumTurns {
+            if try reads.fill(write.unread) {
+                write = Self.validate(self, over: reads.before, operationsNotFreeingQuota: notFreeingQuota)
+                continue
+            }
+            let budget = reads.budget
+            var (cascade, references) = (Cascade(), CheckedReferences())
+            if write.concernsReferences {
+                let read = try reads.references(of: write)
+                cascade = read.cascade
+                references = Self.checkReferences(of: write, read, over: reads.before)
+            }
+            if !references.refused.isEmpty, !isAtomic {
+                write.refuse(references.refused)
+                continue
+            }
+            let shares = try Self.checkShares(
+                of: write,
+                without: references.refused,
+                beside: cascade,
+                over: reads.before,
+                budget: reads.budget
+            )
+            if try reads.fill(shares.unread) {
+                reads.budget = budget
+                continue
+            }
+            reads.budget = shares.budget
+            write.refuse(references.refused)
+            write.refuse(shares.refused)
+            if !shares.refused.isEmpty, !isAtomic { continue }
+
+            let kept = references.viewOnlyDeletions
+            let wronglyFreeing = write.freeingQuota.filter { !write.isLive($0) || kept.contains($0) }
+            if !wronglyFreeing.isSubset(of: notFreeingQuota), !(isAtomic && write.hasFailed) {
+                notFreeingQuota.formUnion(wronglyFreeing)
+                write = Self.validate(self, over: reads.before, operationsNotFreeingQuota: notFreeingQuota)
+                continue
+            }
+            let more = try reads.writeList(of: write, beside: cascade, keeping: kept)
+            return Self.writeList(of: write, references, shares, cascade: cascade, more, over: reads.before)
+        }
+        throw RelayError(.internalError, "The write could not be decided in \(maximumTurns) turns.")
+    }
+
+    /// The maximum number of turns: see Writes.md, "The loop".
+    private var maximumTurns: Int { (operations.count + 8) * (operations.count + 8) }
+
+    /// Returns the outcomes of a failed atomic request: failed operations keep their own errors.
+    private func atomicFailure(_ outcomes: [Outcome]) -> [Outcome] {
+        zip(operations, outcomes).map { operation, outcome in
+            guard outcome.error == nil else { return outcome }
+            let error = RelayError(.atomicError, "Another operation of this atomic request failed.")
+            return .failed(name: operation.name, error, server: nil)
+        }
     }
 
     /// Throws if the response would be too large: a short request can return long records.
@@ -249,43 +310,6 @@ package final class ModifyRecords: Sendable {
             return .saved(record)
         }
     }
-
-    /// Decides each operation without writing anything.
-    ///
-    /// `operationsNotFreeingQuota` are indexes of operations that must not be counted as freeing quota.
-    private func decided(
-        over before: [String: StoredRecord],
-        in zone: Zone,
-        by writer: any StoreWriter,
-        besides operationsNotFreeingQuota: Set<Int> = [],
-        referenceCounter: ReferenceCounter
-    ) throws(RelayError) -> Decision {
-        let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
-        var decision = Decision(
-            schema: try writer.schema,
-            before: before,
-            request: self,
-            now: zone.stamp(at: now),
-            in: writer,
-            quota: QuotaLedger(room, of: zone, in: writer),
-            referenceCounter: referenceCounter
-        )
-        decision.quota.operationsNotFreeingQuota = operationsNotFreeingQuota
-        decision.sharing = try sharingState(of: zone, before: before, in: writer)
-        if let view = zone.view, view.isPartial {
-            decision.aliases = view.aliases
-            decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
-            decision.avoidTakenNames()
-        }
-        if database.scope == .public, !database.isOperators {
-            decision.isUnreadable = unreadableRecords(of: zone, decision.schema, in: writer)
-        }
-        decision.earlier = try earlier(in: writer)
-        for operation in decision.request.operations { decision.decide(operation) }
-        try decision.checkReferences(in: writer, zone)
-        try decision.keepShares(in: writer)
-        return decision
-    }
 }
 
 extension RelayError {
@@ -301,22 +325,4 @@ extension RelayError {
         .accessDenied,
         "This needs a permission that the caller does not have."
     )
-}
-
-extension ModifyRecords {
-    /// Returns a function that tells whether a record exists and is unreadable; it reads each record once.
-    func unreadableRecords(
-        of zone: Zone,
-        _ schema: Schema,
-        in writer: any StoreWriter
-    ) -> (String) throws(RelayError) -> Bool {
-        var known: [String: Bool] = [:]
-        return { [database] name throws(RelayError) in
-            if let known = known[name] { return known }
-            let record = try writer.records(named: [name], in: zone)[name]
-            let isUnreadable = record.map { !database.rights(to: $0, in: schema).contains(.read) } ?? false
-            known[name] = isUnreadable
-            return isUnreadable
-        }
-    }
 }
