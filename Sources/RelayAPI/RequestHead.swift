@@ -6,7 +6,9 @@ import Wire
 
 /// The method, path, query and header fields of a request.
 ///
-/// Requests of a connection that begin with the same bytes share one instance, so that the head is parsed only once.
+/// The one cache entry of everything that a head determines: requests that begin with the same bytes share an instance,
+/// so that the head is parsed, its route found and its credentials checked only once. See `RequestHeadCache` in
+/// RelayServer.
 package final class RequestHead: Sendable {
     package struct Content: Sendable {
         package var method: HTTPRequest.Method
@@ -58,11 +60,9 @@ final class ParsedRequestHead: Sendable {
     ///
     /// Each signed request must be verified separately.
     let isSigned: Bool
-    /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
-    let grantKey: GrantKey?
     private let found = Mutex<FoundRoute?>(nil)
     private let provisioned = Atomic<Bool>(false)
-    private let lastAuthentication = Mutex<Authentication?>(nil)
+    private let verified = Mutex<VerifiedCredentials?>(nil)
     private let types = Mutex<RecordTypeCache?>(nil)
     private let zones = Mutex<ParsedZoneID?>(nil)
 
@@ -93,9 +93,9 @@ final class ParsedRequestHead: Sendable {
     }
 
     /// The result of the latest authentication with these credentials, usually valid for the next request too.
-    var authentication: Authentication? {
-        get { lastAuthentication.withLock { $0 } }
-        set { lastAuthentication.withLock { $0 = newValue } }
+    var credentials: VerifiedCredentials? {
+        get { verified.withLock { $0 } }
+        set { verified.withLock { $0 = newValue } }
     }
 
     /// Returns the compiled record types of the container, looked up only once.
@@ -121,7 +121,6 @@ final class ParsedRequestHead: Sendable {
         let presented = PresentedCredentials(head)
         self.presented = presented
         isSigned = presented.signature.isPresent
-        grantKey = home.map { GrantKey(home: $0, presented) }
     }
 }
 
@@ -189,4 +188,18 @@ final class RecordTypeCaches: Sendable {
 
     /// Drops what is known of a store that may be replaced.
     func drop(_ home: ContainerEnvironment) { all.withLock { $0[home] = nil } }
+}
+
+/// Counts the lookups in a cache; safe from any thread.
+package final class CacheLookups: Sendable {
+    private let hitCount = Atomic<Int>(0)
+    private let missCount = Atomic<Int>(0)
+
+    package init() {}
+
+    package func countHit() { hitCount.add(1, ordering: .relaxed) }
+    package func countMiss() { missCount.add(1, ordering: .relaxed) }
+
+    package var hits: Int { hitCount.load(ordering: .relaxed) }
+    package var misses: Int { missCount.load(ordering: .relaxed) }
 }

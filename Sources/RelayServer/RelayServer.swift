@@ -36,6 +36,8 @@ package struct RelayServer: Service {
     private let logger: Logger
     private let counts: ConnectionCounts
     private let isStopping = Flag()
+    /// How many request heads were recognized, and how many had to be parsed.
+    package let headLookups = CacheLookups()
 
     /// Creates a server that starts listening in `run()`.
     ///
@@ -218,6 +220,7 @@ package struct RelayServer: Service {
                 testDoor: configuration.testDoor
             ),
             counts: counts,
+            headLookups: headLookups,
             intake: intake,
             respond: respond,
             notices: notices,

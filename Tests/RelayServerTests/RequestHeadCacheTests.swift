@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import Synchronization
 import TestSupport
 import Testing
 
@@ -75,8 +76,23 @@ import Testing
     @Test(arguments: rows) func onlyTheContentLengthMayDiffer(_ row: Row) throws {
         let start = "POST /a HTTP/1.1\r\nHost: x\r\n"
         let head = ByteBuffer(string: start + "Content-Length: 3\r\nX-A: 1\r\n\r\n")
-        let plan = RequestPlan(
-            request: .init(method: .post, path: "/a"),
+        let plan = Self.plan("/a")
+        let known = try #require(CachedRequestHead(head.readableBytesView, plan: plan, from: "127.0.0.1"))
+        let found = known.match(ByteBuffer(string: start + row.text))
+        #expect(found?.bodyLength == row.body)
+        if let found { #expect(found.headLength == (start + row.text.replacing("rest", with: "")).utf8.count) }
+    }
+}
+
+/// The heads that the connections of an event loop share.
+extension RequestHeadCacheTests {
+    private static func head(_ path: String, length: String = "3") -> ByteBuffer {
+        ByteBuffer(string: "POST \(path) HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: \(length)\r\nX-A: 1\r\n\r\n")
+    }
+
+    private static func plan(_ path: String) -> RequestPlan {
+        RequestPlan(
+            request: .init(method: .post, path: path),
             bodyLength: 3,
             keepAlive: true,
             expectsContinue: false,
@@ -85,10 +101,99 @@ import Testing
             purpose: nil,
             isCacheable: true
         )
-        let known = try #require(RequestHeadCache(head.readableBytesView, plan: plan))
-        let found = known.match(ByteBuffer(string: start + row.text))
-        #expect(found?.bodyLength == row.body)
-        if let found { #expect(found.headLength == (start + row.text.replacing("rest", with: "")).utf8.count) }
+    }
+
+    @Test func anotherConnectionOfTheSamePeerSharesTheHead() throws {
+        let lookups = CacheLookups()
+        let heads = RequestHeadCache(lookups: lookups)
+        let added = try #require(heads.add(Self.head("/a").readableBytesView, plan: Self.plan("/a"), from: "10.0.0.1"))
+        let other = try #require(heads.add(Self.head("/b").readableBytesView, plan: Self.plan("/b"), from: "10.0.0.1"))
+        let found = try #require(heads.match(Self.head("/a", length: "70"), from: "10.0.0.1", latest: other))
+        #expect(found.head === added && found.match.bodyLength == 70)
+        #expect(heads.match(Self.head("/a"), from: "10.0.0.2", latest: nil) == nil)
+        #expect(heads.match(Self.head("/c"), from: "10.0.0.1", latest: other) == nil)
+        #expect(lookups.hits == 1)
+        #expect(lookups.misses == 2)
+    }
+
+    @Test func aHeadWithSomethingBehindItIsFound() throws {
+        let heads = RequestHeadCache(lookups: CacheLookups())
+        let added = heads.add(Self.head("/a").readableBytesView, plan: Self.plan("/a"), from: "")
+        var more = Self.head("/a", length: "2")
+        more.writeString("{}POST /b")
+        #expect(heads.match(more, from: "", latest: nil)?.head === added)
+        let whole = Self.head("/a")
+        for count in 0..<whole.readableBytes {
+            let part = try #require(whole.getSlice(at: 0, length: count))
+            #expect(heads.match(part, from: "", latest: nil) == nil)
+        }
+    }
+
+    private static func handshake(_ key: String) -> String {
+        "GET /push/1/c/development HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            + "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \(key)\r\n\r\n"
+    }
+
+    @Test func onlyTheKeyOfAHandshakeMayDiffer() throws {
+        let first = ByteBuffer(string: Self.handshake("AAAAAAAAAAAAAAAAAAAAAA=="))
+        var plan = Self.plan("/push/1/c/development")
+        plan.bodyLength = 0
+        #expect(CachedRequestHead(first.readableBytesView, plan: plan, from: "") == nil)
+        plan.purpose = .notices
+        let known = try #require(CachedRequestHead(first.readableBytesView, plan: plan, from: ""))
+        for key in ["dGhlIHNhbXBsZSBub25jZQ==", "AAAAAAAAAAAAAAAAAAAAAA=="] {
+            let found = try #require(known.match(ByteBuffer(string: Self.handshake(key))))
+            #expect(found.webSocketKey == key && found.bodyLength == 0)
+            #expect(found.headLength == Self.handshake(key).utf8.count)
+        }
+        for key in ["", "short", "dGhlIHNhbXBsZSBub25jZQ= ", "dGhlIHNhbXBsZSBub25jZQ==A", "dGhlIHNhbXBsZSBub25jZQ=\0"] {
+            #expect(known.match(ByteBuffer(string: Self.handshake(key))) == nil)
+        }
+        for bad in ["short", "dGhlIHNhbXBsZSBub25jZQ==AAAA"] {
+            let head = ByteBuffer(string: Self.handshake(bad))
+            #expect(CachedRequestHead(head.readableBytesView, plan: plan, from: "") == nil)
+        }
+    }
+
+    @Test func eachHandshakeIsAnsweredByItsKey() async throws {
+        try await withServer({ $0.loops = 1 }) { port in
+            for key in ["AAAAAAAAAAAAAAAAAAAAAA==", "dGhlIHNhbXBsZSBub25jZQ==", "AAAAAAAAAAAAAAAAAAAAAA=="] {
+                let peer = try await RawPeer.connect(port: port, sending: Self.handshake(key))
+                let answer = try await peer.text(containing: "\r\n\r\n")
+                #expect(answer.contains("101 Switching Protocols"))
+                #expect(answer.contains("Sec-WebSocket-Accept: \(WebSocketHandshake.accept(key))\r\n"))
+                await peer.close()
+            }
+            // 16 characters of base64 are 12 bytes.
+            let peer = try await RawPeer.connect(port: port, sending: Self.handshake("AAAAAAAAAAAAAAAA========"))
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 400"))
+        }
+    }
+
+    @Test func manyHeadsAreForgotten() {
+        let heads = RequestHeadCache(lookups: CacheLookups())
+        for number in 0..<5_000 {
+            _ = heads.add(Self.head("/\(number)").readableBytesView, plan: Self.plan("/\(number)"), from: "")
+        }
+        #expect(heads.match(Self.head("/0"), from: "", latest: nil) == nil)
+        #expect(heads.match(Self.head("/4999"), from: "", latest: nil) != nil)
+    }
+
+    /// A client that reconnects for each request has its heads recognized all the same.
+    @Test func aNewConnectionNeedsNoParsing() async throws {
+        let text = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+        let lookups = Mutex<CacheLookups?>(nil)
+        try await withServer({ $0.loops = 1 }, inspect: { server in lookups.withLock { $0 = server.headLookups } }) {
+            port in
+            for _ in 0..<3 {
+                let peer = try await RawPeer.connect(port: port, sending: text)
+                _ = try await peer.text(containing: "\nabc")
+                await peer.close()
+            }
+        }
+        let counts = try #require(lookups.withLock { $0 })
+        #expect(counts.misses == 1)
+        #expect(counts.hits == 2)
     }
 }
 

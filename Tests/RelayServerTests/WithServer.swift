@@ -14,6 +14,7 @@ func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     clock: StandingClock = StandingClock(),
     notices: NoticeService? = nil,
+    inspect: (RelayServer) -> Void = { _ in },
     intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
     respond: @escaping AsyncResponder = echoRequest,
     inPlace: RelayServer.Responder? = nil,
@@ -34,6 +35,7 @@ func withServer<Value: Sendable>(
         intake: intake,
         respond: inPlace ?? inTask(respond)
     )
+    inspect(server)
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask {
             defer { port.finish() }

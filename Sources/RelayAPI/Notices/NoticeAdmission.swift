@@ -90,6 +90,17 @@ package struct NoticeCatchUp: Hashable, Sendable {
     }
 }
 
+/// The database tokens of a hello: everything that the read for a device depends on, apart from its user.
+struct CatchUpTokens: Hashable, Sendable {
+    private var own: String?
+    private var shared: String?
+
+    init(_ since: [DatabaseScope: String]) {
+        own = since[.private]
+        shared = since[.shared]
+    }
+}
+
 package struct RenewedToken: Hashable, Sendable {
     package var webAuthToken: String
     /// The validity of the token from now on.

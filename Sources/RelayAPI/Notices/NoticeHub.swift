@@ -22,6 +22,8 @@ package final class NoticeHub: NoticeReceiver {
     private let lastConnection = Atomic<UInt64>(0)
     /// Matches changed records with query subscriptions, asynchronously to commits.
     package let queries: QueryNotices
+    /// How many devices were admitted without reading what they have missed from the store.
+    package let catchUpLookups = CacheLookups()
 
     fileprivate struct State {
         var workers: [any NoticeWorker] = []
@@ -344,6 +346,26 @@ package final class NoticeHub: NoticeReceiver {
         state.withLock { $0.listeners[address]?.subscriptions }
     }
 
+    /// Returns what an earlier device of the user with these tokens has missed, if nothing has changed since, and the
+    /// revision for `keep`.
+    ///
+    /// The device must have joined. A change that is committed and not published yet may be missing; the device receives
+    /// its notice.
+    func catchUp(of address: NoticeAddress, since: CatchUpTokens) -> (known: NoticeCatchUp?, revision: Int?) {
+        let (known, revision): (NoticeCatchUp?, Int?) = state.withLock { state in
+            guard let listeners = state.listeners[address] else { return (nil, nil) }
+            return (listeners.catchUps[since], listeners.revision)
+        }
+        if known == nil { catchUpLookups.countMiss() } else { catchUpLookups.countHit() }
+        return (known, revision)
+    }
+
+    /// Keeps what was read after `revision` for further devices with the same tokens, until the next change that
+    /// concerns the user.
+    func keep(_ catchUp: NoticeCatchUp, of address: NoticeAddress, since: CatchUpTokens, revision: Int?) {
+        state.withLock { $0.listeners[address]?.keep(catchUp, since: since, revision: revision) }
+    }
+
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
         guard Self.removesEndedConnections else { return }
         let hasLeft = state.withLock { state in
@@ -412,9 +434,10 @@ extension NoticeHub.State {
         delivery: NoticeDelivery?,
         noticeID: () -> String
     ) -> [(any NoticeWorker, NoticeOrder)] {
-        guard let listeners = listeners[change.address] else { return [] }
-        guard let subscriptions = listeners.subscriptions else {
-            self.listeners[change.address]?.addPending(change)
+        guard let index = listeners.index(forKey: change.address) else { return [] }
+        listeners.values[index].noteChange()
+        guard let subscriptions = listeners.values[index].subscriptions else {
+            listeners.values[index].addPending(change)
             return []
         }
         guard
@@ -428,7 +451,7 @@ extension NoticeHub.State {
         else { return [] }
         var notice = OutgoingNotice(draft)
         notice.delivery = delivery
-        return listeners.workers.map { [notice] in
+        return listeners.values[index].workers.map { [notice] in
             (workers[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))
         }
     }
@@ -456,6 +479,12 @@ struct NoticeListeners {
     private(set) var subscriptionChanges = 0
     /// The changes since the first device has joined, until the subscriptions have been read.
     private var unreadChanges: [CommittedSubscription] = []
+    /// The number of changes that concerned the user, to data or to subscriptions, since the first device joined.
+    private(set) var revision = 0
+    /// What devices have missed, by the tokens of their hellos, as of `revision`.
+    private(set) var catchUps: [CatchUpTokens: NoticeCatchUp] = [:]
+    /// Devices of one user that are in step have the same tokens, so few entries suffice.
+    private static let maxCatchUps = 4
     /// Changes that arrived before the subscriptions were known: one per zone, and few because reading takes little
     /// time.
     var pendingChanges: [ChangeMerge.Item] = []
@@ -488,13 +517,29 @@ struct NoticeListeners {
     /// Sets all subscriptions, as when the store is another one than before.
     mutating func replaceSubscriptions(with read: NoticeSubscriptions) {
         subscriptionChanges += 1
+        noteChange()
         unreadChanges = []
         subscriptions = read
     }
 
     mutating func apply(_ change: CommittedSubscription) {
         subscriptionChanges += 1
+        noteChange()
         if subscriptions == nil { unreadChanges.append(change) } else { subscriptions?.apply(change) }
+    }
+
+    /// Must be called for each change that concerns the user, before its notices are sent.
+    mutating func noteChange() {
+        revision &+= 1
+        if !catchUps.isEmpty { catchUps = [:] }
+    }
+
+    /// Keeps the result of a read that began at `revision`; ignores it if something has changed since.
+    mutating func keep(_ catchUp: NoticeCatchUp, since: CatchUpTokens, revision: Int?) {
+        // Alerts depend on the schema too, and are rare. For a user's only device, the entry would only take memory.
+        guard revision == self.revision, catchUp.matches.isEmpty, devices.count > 1 else { return }
+        if catchUps.count >= Self.maxCatchUps { catchUps = [:] }
+        catchUps[since] = catchUp
     }
 
     /// Sets the subscriptions that were read after `subscriptionChanges` was `revision`; ignores them if it has changed

@@ -114,9 +114,14 @@ package final class RelayAdmission: NoticeAdmission {
         _ device: AdmittedDevice,
         since: [DatabaseScope: String]
     ) throws(NoticeClose) -> NoticeCatchUp {
+        // Usually another device of the user has the same tokens, for example after the network was down, and nothing has
+        // changed since it connected. The store then need not be read.
+        let tokens = CatchUpTokens(since)
+        let (known, revision) = hub.catchUp(of: device.address, since: tokens)
+        if let known { return known }
         do throws(RelayError) {
             let store = try relay.stores.store(of: device.address.store)
-            return try store.read { reader throws(RelayError) in
+            let read = try store.read { reader throws(RelayError) in
                 let subscriptions = try reader.noticeSubscriptions(of: device.address.user)
                 var known = NoticeCatchUp(subscriptions: subscriptions)
                 // For a device without a token, all zones are news. See Notices.md, "Catching up".
@@ -135,6 +140,8 @@ package final class RelayAdmission: NoticeAdmission {
                 }
                 return known
             }
+            hub.keep(read, of: device.address, since: tokens, revision: revision)
+            return read
         } catch {
             throw .tryLater
         }

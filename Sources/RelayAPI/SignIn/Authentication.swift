@@ -29,7 +29,7 @@ package final class Authentication: Sendable {
     let signIn: SignInAddress
     /// The replay protection of a signed write; `nil` for reads and for unsigned requests.
     let signature: UsedSignature?
-    /// The grant it was created from, if that is cached.
+    /// The grant it was created from; `nil` for a request of the console.
     private let grant: Grant?
 
     init(
@@ -55,9 +55,6 @@ package final class Authentication: Sendable {
         self.signature = signature
         self.grant = grant
     }
-
-    /// Returns whether this is also the result for this use of the grant, given the same head.
-    func isOf(_ granted: GrantUse) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
 
     /// Whether the session was created by an operator's command; such a session ends with the command.
     var isVisit: Bool { grant?.session?.kind == .visit }

@@ -115,6 +115,6 @@ extension Authenticator {
         let grant = try verify(presented, in: home, at: uptime)
         if let end = grant.expires, time.now() >= end { throw .expired }
         if cache.withLock({ $0.isSpent(grant, at: uptime, settings) }) { throw .ended }
-        return try authentication(GrantUse(grant: grant), presented, in: home)
+        return try authentication(grant, nil, presented, in: home)
     }
 }

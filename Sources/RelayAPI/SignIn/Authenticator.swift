@@ -7,8 +7,9 @@ import Synchronization
 
 /// Authenticates the caller of a request.
 ///
-/// Synchronous and safe from any thread. A cached credential costs one dictionary lookup under a lock; a new one costs
-/// a read of the directory. The cache is bounded, and is cleared within `pollInterval` of any revocation.
+/// Synchronous and safe from any thread. Credentials that came with the same request head before cost one lock; others
+/// cost a read of the directory, or of the cache of it. The cache is bounded, and everything cached becomes invalid within
+/// `pollInterval` of any revocation.
 package final class Authenticator: Sendable {
     /// How often the directory is checked for revocations.
     static let pollInterval = Duration.milliseconds(200)
@@ -29,6 +30,8 @@ package final class Authenticator: Sendable {
     /// The queue for other changes of accounts: fast, but each waits for the disk.
     let accountQueue = SignInQueue()
     let clockJumps: ClockJumpDetector
+    /// How many requests had credentials that were verified with an earlier request of the same head.
+    let lookups = CacheLookups()
 
     package init(
         directory: any Directory,
@@ -102,30 +105,48 @@ package final class Authenticator: Sendable {
         in home: ContainerEnvironment,
         from address: String
     ) throws(CredentialRefusal) -> Authentication {
-        let ownKey = parsedHead.grantKey.flatMap { $0.home == home ? $0 : nil }
-        let key = ownKey ?? GrantKey(home: home, parsedHead.presented)
         let uptime = time.uptime()
         let now = time.now()
-        let known = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
-            try cache.use(key, from: address, at: uptime, now, self)
+        let known = parsedHead.credentials.flatMap { $0.home == home ? $0 : nil }
+        let (use, before) = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+            (try cache.use(known, from: address, at: uptime, now, self), cache.generation)
         }
-        let answer: GrantUse
-        if let known {
-            answer = known
-        } else {
-            let before = cache.withLock { $0.generation }
-            let grant = try verify(parsedHead.presented, in: home, at: uptime)
-            answer =
-                try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
-                    guard cache.generation == before else { return nil }
-                    cache.store(grant, for: key)
-                    return try cache.use(key, from: address, at: uptime, now, self)
-                } ?? GrantUse(grant: grant)
+        switch use {
+        case .same(let authentication):
+            lookups.countHit()
+            return authentication
+        case .of(let known, let token):
+            lookups.countHit()
+            return try authentication(known.grant, token, parsedHead, in: home, validity: known.validity)
+        case nil: lookups.countMiss()
         }
-        // The same head with the same grant and the same new token has the same result, which is the usual case.
-        if ownKey != nil, let latest = parsedHead.authentication, latest.isOf(answer) { return latest }
-        let authentication = try authentication(answer, parsedHead.presented, in: home)
-        if ownKey != nil { parsedHead.authentication = authentication }
+        let grant = try verify(parsedHead.presented, in: home, at: uptime)
+        let (token, validity) = try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
+            // If something was revoked in the meantime, the result is for this request only.
+            guard cache.generation == before else { return (FreshToken?.none, CredentialValidity?.none) }
+            return (try cache.use(grant, from: address, at: uptime, now, self), cache.validity)
+        }
+        return try authentication(grant, token, parsedHead, in: home, validity: validity)
+    }
+
+    /// Creates the result of an authentication, and keeps it with the head unless `validity` is `nil`.
+    private func authentication(
+        _ grant: Grant,
+        _ token: FreshToken?,
+        _ parsedHead: ParsedRequestHead,
+        in home: ContainerEnvironment,
+        validity: CredentialValidity?
+    ) throws(CredentialRefusal) -> Authentication {
+        let authentication = try authentication(grant, token, parsedHead.presented, in: home)
+        if let validity {
+            parsedHead.credentials = VerifiedCredentials(
+                home: home,
+                grant: grant,
+                validity: validity,
+                authentication: authentication,
+                minted: token?.minted
+            )
+        }
         return authentication
     }
 
@@ -329,12 +350,12 @@ package final class Authenticator: Sendable {
     }
 
     func authentication(
-        _ granted: GrantUse,
+        _ grant: Grant,
+        _ token: FreshToken?,
         _ presented: PresentedCredentials,
         in home: ContainerEnvironment,
         signature: UsedSignature? = nil
     ) throws(CredentialRefusal) -> Authentication {
-        let grant = granted.grant
         if let device = presented.deviceID, !NameRules.isRecordName(device) {
             throw .malformed("X-Zonecast-Device-ID must be 1 to 255 printable ASCII characters.")
         }
@@ -347,8 +368,8 @@ package final class Authenticator: Sendable {
         return Authentication(
             grant: grant,
             caller: Caller(grant.identity, deviceID: presented.deviceID ?? grant.deviceID),
-            freshWebToken: granted.freshWebToken,
-            expires: granted.freshExpires ?? grant.expires,
+            freshWebToken: token?.text,
+            expires: token?.expires ?? grant.expires,
             origin: presented.origin,
             credential: grant.credential,
             account: grant.account,
@@ -391,7 +412,7 @@ extension Authenticator {
             credential: .serverKey(keyID)
         )
         let tag = UsedSignature(fingerprint: signed.fingerprint, signed: signed.date, oldest: now + (.zero - window))
-        return try authentication(GrantUse(grant: grant), presented, in: home, signature: signed.isWrite ? tag : nil)
+        return try authentication(grant, nil, presented, in: home, signature: signed.isWrite ? tag : nil)
     }
 
     private func serverKey(

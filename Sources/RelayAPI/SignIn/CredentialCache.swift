@@ -2,35 +2,6 @@ import Crypto
 import Records
 import RelayCore
 
-/// The cache key of a grant: a pair of credentials as received.
-///
-/// A class that is hashed only once, since the requests of one head have the same pair.
-final class GrantKey: Hashable, Sendable {
-    let home: ContainerEnvironment
-    /// Percent-encoded; empty if there is none.
-    let apiToken: String
-    /// Percent-encoded; empty if there is none.
-    let webToken: String
-    private let hash: Int
-
-    init(home: ContainerEnvironment, _ presented: PresentedCredentials) {
-        self.home = home
-        apiToken = presented.apiToken ?? ""
-        webToken = presented.webToken ?? ""
-        var hasher = Hasher()
-        hasher.combine(home)
-        hasher.combine(apiToken)
-        hasher.combine(webToken)
-        hash = hasher.finalize()
-    }
-
-    static func == (a: GrantKey, b: GrantKey) -> Bool {
-        a === b || (a.hash == b.hash && a.webToken == b.webToken && a.apiToken == b.apiToken && a.home == b.home)
-    }
-
-    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
-}
-
 /// The cached part of a valid API token.
 struct CachedAPIToken: Sendable {
     var id: String
@@ -115,34 +86,45 @@ final class Grant: Sendable {
     }
 }
 
-/// A cached grant and its current new token.
-struct CachedGrant: Sendable {
+/// The web auth token that responses contain at present, in place of the one that their requests presented.
+struct FreshToken: Sendable {
+    var text: String
+    var minted: Duration
+    var expires: Timestamp
+}
+
+/// Credentials that were valid when they were verified, and the result for their latest request; kept with the request
+/// head that presents them.
+struct VerifiedCredentials: Sendable {
+    let home: ContainerEnvironment
     let grant: Grant
-    var successor: Successor?
-
-    /// The web auth token that responses contain at present.
-    struct Successor: Sendable {
-        var text: String
-        var minted: Duration
-        var expires: Timestamp
-    }
+    /// `CredentialCache.validity` at the time.
+    let validity: CredentialValidity
+    let authentication: Authentication
+    /// When the new token of `authentication` was issued; `nil` if nothing rotates.
+    let minted: Duration?
 }
 
-/// A grant and the new token for this use of it.
-struct GrantUse: Sendable {
-    var grant: Grant
-    var freshWebToken: String?
-    var freshExpires: Timestamp?
+/// The time during which an authenticator's verified credentials are valid, by identity.
+final class CredentialValidity: Sendable {}
+
+/// The outcome of using verified credentials once more.
+enum CredentialUse {
+    /// The same result as for the latest request, which is the usual case.
+    case same(Authentication)
+    case of(VerifiedCredentials, FreshToken)
 }
 
-/// The cache of an `Authenticator`.
+/// What an `Authenticator` knows of the directory, and its rate limits.
 ///
-/// All parts are bounded.
+/// All parts are bounded. The result of checking the credentials of a request head is kept with that head, in
+/// `ParsedRequestHead`.
 struct CredentialCache: Sendable {
     var generation: UInt64
+    /// Replaced when cached credentials become invalid.
+    private(set) var validity = CredentialValidity()
     /// When the directory's generation was last read, by uptime.
     var polled = Duration.seconds(-3600)
-    var grants = GenerationalCache<GrantKey, CachedGrant>(capacity: 8192)
     var sessions = GenerationalCache<Session.ID, CachedSession>(capacity: 8192)
     var apiTokens = GenerationalCache<String, CachedAPIToken>(capacity: 1024)
     var serverKeys = GenerationalCache<String, CachedServerKey>(capacity: 1024)
@@ -154,15 +136,19 @@ struct CredentialCache: Sendable {
     private var refusals: TokenBuckets<PeerKey>?
     /// The callers who exceeded one of these rates.
     private(set) var hits = RateHits()
-    /// When the first new token was issued for a token, by its mark and uptime; the only part that must survive
-    /// `invalidate`.
-    private var succeeded = GenerationalCache<[UInt8], Duration>(capacity: 8192)
+    /// The new tokens that were issued for a token, by its tag; the only part that must survive `invalidate`.
+    private var replaced = GenerationalCache<[UInt8], Replacement>(capacity: 8192)
     /// The sessions for which new tokens were issued since the last `takeUsed`.
     ///
     /// Above the bound some uses are not recorded, which only makes a session appear unused for some minutes longer.
     private var used: Set<Session.ID> = []
     private static let maxUsedSessions = 100_000
-    private let keepsSucceeded: Bool
+
+    private struct Replacement {
+        /// When the first new token was issued, by uptime.
+        var first: Duration
+        var latest: FreshToken
+    }
 
     init(settings: SignInSettings, generation: UInt64) {
         self.generation = generation
@@ -171,14 +157,13 @@ struct CredentialCache: Sendable {
         failures = settings.failedSignInRate.map { TokenBuckets($0) }
         targets = settings.failedSignInRatePerAccount.map { TokenBuckets($0) }
         refusals = settings.failedCredentialRate.map { TokenBuckets($0) }
-        keepsSucceeded = settings.grace != nil
     }
 
     /// Clears the cached credentials, because something was revoked.
     mutating func invalidate(_ newGeneration: UInt64) {
         generation = newGeneration
         if Self.clearsSessions {
-            grants.removeAll()
+            validity = CredentialValidity()
             sessions.removeAll()
         }
         apiTokens.removeAll()
@@ -195,43 +180,71 @@ struct CredentialCache: Sendable {
         return Array(used)
     }
 
-    mutating func store(_ grant: Grant, for key: GrantKey) {
-        grants[key] = CachedGrant(grant: grant)
-    }
-
-    /// Uses the cached grant for `key`; returns `nil` if there is none.
+    /// Charges a request with credentials that were verified before; returns `nil` if they must be verified now.
     mutating func use(
-        _ key: GrantKey,
+        _ known: VerifiedCredentials?,
         from address: String,
         at uptime: Duration,
         _ now: Timestamp,
         _ authenticator: Authenticator
-    ) throws(CredentialRefusal) -> GrantUse? {
-        guard var known = grants[key] else { return nil }
-        let grant = known.grant
-        let settings = authenticator.settings
+    ) throws(CredentialRefusal) -> CredentialUse? {
+        guard let known, known.validity === validity else { return nil }
+        try admit(known.grant, from: address, at: uptime, now, authenticator.settings)
+        if let minted = known.minted, uptime - minted < Authenticator.mintInterval {
+            return .same(known.authentication)
+        }
+        guard let token = freshToken(for: known.grant, at: uptime, now, authenticator) else {
+            return .same(known.authentication)
+        }
+        return .of(known, token)
+    }
+
+    /// Charges a request with credentials that have just been verified, and returns its new token if one is issued.
+    mutating func use(
+        _ grant: Grant,
+        from address: String,
+        at uptime: Duration,
+        _ now: Timestamp,
+        _ authenticator: Authenticator
+    ) throws(CredentialRefusal) -> FreshToken? {
+        try admit(grant, from: address, at: uptime, now, authenticator.settings)
+        return freshToken(for: grant, at: uptime, now, authenticator)
+    }
+
+    private mutating func admit(
+        _ grant: Grant,
+        from address: String,
+        at uptime: Duration,
+        _ now: Timestamp,
+        _ settings: SignInSettings
+    ) throws(CredentialRefusal) {
         if let end = grant.expires, now >= end { throw .ended }
         if isSpent(grant, at: uptime, settings) { throw .ended }
         try charge(grant.identity, from: address, at: uptime)
-        guard let session = grant.session else { return GrantUse(grant: grant) }
-        if let successor = known.successor, uptime - successor.minted < Authenticator.mintInterval {
-            return GrantUse(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
-        }
-        let successor = CachedGrant.Successor(
+    }
+
+    private mutating func freshToken(
+        for grant: Grant,
+        at uptime: Duration,
+        _ now: Timestamp,
+        _ authenticator: Authenticator
+    ) -> FreshToken? {
+        guard let session = grant.session, let tag = grant.tag else { return nil }
+        let earlier = replaced[tag]
+        if let latest = earlier?.latest, uptime - latest.minted < Authenticator.mintInterval { return latest }
+        let token = FreshToken(
             text: session.seal.token(issued: now, nonce: authenticator.random.bytes(8)),
             minted: uptime,
-            expires: now + settings.lifetime(session.kind)
+            expires: now + authenticator.settings.lifetime(session.kind)
         )
-        known.successor = successor
         noteUse(session.seal.session)
-        if keepsSucceeded, let tag = grant.tag, succeeded[tag] == nil { succeeded[tag] = uptime }
-        grants[key] = known
-        return GrantUse(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
+        replaced[tag] = Replacement(first: earlier?.first ?? uptime, latest: token)
+        return token
     }
 
     /// Returns whether a new token was issued for this token longer ago than the grace period.
     mutating func isSpent(_ grant: Grant, at uptime: Duration, _ settings: SignInSettings) -> Bool {
-        guard let grace = settings.grace, let tag = grant.tag, let since = succeeded[tag] else { return false }
+        guard let grace = settings.grace, let tag = grant.tag, let since = replaced[tag]?.first else { return false }
         return uptime - since > grace
     }
 
@@ -284,20 +297,25 @@ struct CredentialCache: Sendable {
     }
 }
 
+extension Relay {
+    /// How many requests had credentials that were verified with an earlier request of the same head.
+    package var credentialLookups: CacheLookups { authenticator.lookups }
+}
+
 /// A cache of at most twice `capacity` entries that evicts the least recently used ones.
 ///
 /// Consists of two dictionaries. New and used entries are in the young one; when it is full, it becomes the old one and
 /// the previous old one is dropped. Each operation costs a constant number of lookups.
-struct GenerationalCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+package struct GenerationalCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let capacity: Int
     private var young: [Key: Value] = [:]
     private var old: [Key: Value] = [:]
 
-    init(capacity: Int) { self.capacity = capacity }
+    package init(capacity: Int) { self.capacity = capacity }
 
     var count: Int { young.count + old.count }
 
-    subscript(key: Key) -> Value? {
+    package subscript(key: Key) -> Value? {
         mutating get {
             if let value = young[key] { return value }
             guard let value = old.removeValue(forKey: key) else { return nil }

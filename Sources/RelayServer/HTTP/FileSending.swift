@@ -101,59 +101,43 @@ extension HTTPConnectionHandler {
     private static let piecesPerTurn = 32
 
     /// Writes a head and then the body piece by piece; the next request waits until all is sent.
-    func stream(
-        _ response: APIResponse,
-        after head: ByteBuffer,
-        isLast: Bool,
-        on context: ChannelHandlerContext
-    ) {
+    func stream(_ response: APIResponse, after head: ByteBuffer, on context: ChannelHandlerContext) {
         // The file has been removed: the head announces a body that cannot be sent, so nothing is written.
-        guard let sending = FileSending(response) else { return close(context) }
+        guard let sending = FileSending(response) else { return process(.closed, context) }
         self.sending = sending
-        direct = nil
-        isClosing = isClosing || isLast
-        stall = Stall(since: loop.now)
         context.write(wrapOutboundOut(head), promise: nil)
-        if isSecure { return readMore(isLast: isLast, on: context) }
-        sendMore(isLast: isLast, on: context)
+        if isSecure { return readMore(on: context) }
+        sendMore(on: context)
     }
 
     /// Writes pieces until enough are in flight.
     ///
     /// A write may complete before it returns; this loop then continues instead of the callback, so that there is no
     /// recursion.
-    private func sendMore(isLast: Bool, on context: ChannelHandlerContext) {
+    private func sendMore(on context: ChannelHandlerContext) {
         guard let sending, !sending.isFeeding else { return }
         sending.isFeeding = true
         var count = 0
         while count < Self.piecesPerTurn, self.sending === sending, let piece = sending.next() {
             count += 1
-            write(piece, isLast: isLast, on: context)
+            write(piece, on: context)
         }
         sending.isFeeding = false
         guard self.sending === sending else { return }
-        if sending.isFinished || sending.isBroken { return endSending(isLast: isLast, on: context) }
+        if sending.isFinished || sending.isBroken { return endSending(on: context) }
         guard count == Self.piecesPerTurn else { return }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         context.eventLoop.execute {
-            guard let context = bound.value.context, !bound.value.isGone else { return }
-            bound.value.sendMore(isLast: isLast, on: context)
+            guard let context = bound.value.context, !bound.value.state.isClosed else { return }
+            bound.value.sendMore(on: context)
         }
     }
 
-    private func write(_ piece: FileSending.Piece, isLast: Bool, on context: ChannelHandlerContext) {
+    private func write(_ piece: FileSending.Piece, on context: ChannelHandlerContext) {
         let written = context.eventLoop.makePromise(of: Void.self)
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         written.futureResult.whenComplete { result in
-            let connectionHandler = bound.value
-            connectionHandler.sending?.pieceWritten()
-            guard let context = connectionHandler.context, !connectionHandler.isGone else {
-                return connectionHandler.stopSending()
-            }
-            guard case .success = result else { return connectionHandler.close(context) }
-            // The client accepts data, if slowly.
-            connectionHandler.stall = Stall(since: connectionHandler.loop.now)
-            connectionHandler.sendMore(isLast: isLast, on: context)
+            if let context = bound.value.pieceWritten(result) { bound.value.sendMore(on: context) }
         }
         switch piece {
         case .file(let region): context.writeAndFlush(NIOAny(IOData.fileRegion(region)), promise: written)
@@ -162,24 +146,35 @@ extension HTTPConnectionHandler {
         }
     }
 
-    /// Ends the body; if it is incomplete, closes the connection so that the client does not take it for complete.
-    private func endSending(isLast: Bool, on context: ChannelHandlerContext) {
-        let isBroken = sending?.isBroken ?? false
-        sending = nil
-        stall = nil
-        if isBroken { return close(context) }
-        if isLast { return finish(with: ByteBuffer(), on: context) }
-        context.flush()
-        pump(context)
+    /// Returns the context if more can be sent.
+    private func pieceWritten(_ result: Result<Void, any Error>) -> ChannelHandlerContext? {
+        sending?.pieceWritten()
+        guard let context, !state.isClosed else {
+            sending = nil
+            return nil
+        }
+        guard case .success = result else {
+            process(.closed, context)
+            return nil
+        }
+        // The client accepts data, if slowly.
+        process(.progressed, context)
+        return context
     }
 
-    private func stopSending() { sending = nil }
+    /// Ends the body; if it is incomplete, closes the connection so that the client does not take it for complete.
+    private func endSending(on context: ChannelHandlerContext) {
+        let isBroken = sending?.isBroken ?? false
+        sending = nil
+        if !isBroken { context.flush() }
+        process(isBroken ? .closed : .streamed(channelState(context)), context)
+    }
 
     // MARK: With TLS
 
     /// Reads a piece on a thread that may block, sends it, and reads the next one when it is sent.
-    private func readMore(isLast: Bool, on context: ChannelHandlerContext) {
-        guard let sending, let piece = sending.next() else { return endSending(isLast: isLast, on: context) }
+    private func readMore(on context: ChannelHandlerContext) {
+        guard let sending, let piece = sending.next() else { return endSending(on: context) }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         read(piece, on: context)
             .flatMap { bytes -> EventLoopFuture<Void> in
@@ -189,14 +184,7 @@ extension HTTPConnectionHandler {
                 return context.writeAndFlush(bound.value.wrapOutboundOut(bytes))
             }
             .whenComplete { result in
-                let connectionHandler = bound.value
-                connectionHandler.sending?.pieceWritten()
-                guard let context = connectionHandler.context, !connectionHandler.isGone else {
-                    return connectionHandler.stopSending()
-                }
-                guard case .success = result else { return connectionHandler.close(context) }
-                connectionHandler.stall = Stall(since: connectionHandler.loop.now)
-                connectionHandler.readMore(isLast: isLast, on: context)
+                if let context = bound.value.pieceWritten(result) { bound.value.readMore(on: context) }
             }
     }
 

@@ -11,7 +11,7 @@ extension HTTPConnectionHandler {
         case .accepted where !isOriginAllowed(plan.request, purpose):
             refuseSocket(WebSocketHandshake.originRefused, plan, context)
         case .accepted(let acceptance):
-            phase = .upgraded
+            process(.socketOpened, context)
             context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(acceptance)), promise: nil)
             upgrade(to: purpose, for: plan.request, context)
         }
@@ -35,6 +35,7 @@ extension HTTPConnectionHandler {
             omitsBody: plan.request.method == .head,
             allocator: context.channel.allocator
         )
+        process(.socketRefused, context)
         finish(with: buffer, on: context)
     }
 
@@ -58,21 +59,18 @@ extension HTTPConnectionHandler {
                 )
             }
         } catch {
-            return close(context)
+            return context.close(promise: nil)
         }
         switch (purpose, loop.worker) {
         case (.notices, let worker?): listen(request, on: socket, worker, context.channel)
         case (.notices, nil):
             socket.close(code: 1013, reason: "notices are not served here")
-            connectionEnded()
         case (.echo, _):
             socket.delegate = EchoSocket(socket: socket, rate: loop.services.socketFrames, uptime: loop.services.uptime)
-            connectionEnded()
         }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let boundContext = NIOLoopBound(context, eventLoop: context.eventLoop)
         pipeline.removeHandler(decoderHandler).whenComplete { _ in
-            bound.value.hasPendingRead = false
             boundContext.value.fireChannelReadComplete()
             boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
             boundContext.value.channel.read()

@@ -5,103 +5,116 @@ import RelayAPI
 
 /// The HTTP handler of one connection: enforces limits, passes on one request at a time and writes responses in order.
 ///
-/// The last handler of the pipeline, after the request decoder; confined to its event loop. While one request is being
-/// answered, the next is read, and while that waits, reading pauses. This bounds the memory of a pipelining client to
-/// one request, and without pipelining the socket stays registered for reading.
+/// The last handler of the pipeline, after the request decoder; confined to its event loop. `HTTPConnectionState` decides
+/// what happens on each event; this type translates the channel's events and performs the effects.
 final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler, CachedRequestHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
-
-    /// The state in which the sweep measures timeouts.
-    enum Phase {
-        /// No byte of a request has arrived.
-        case idle(since: NIODeadline)
-        case head(since: NIODeadline)
-        case body(since: NIODeadline, lastPiece: NIODeadline)
-        case serving
-        /// The last response was sent; incoming data is discarded until the client closes.
-        case lingering(since: NIODeadline)
-        /// A WebSocket has taken over the connection; this handler passes on buffered data and is removed.
-        case upgraded
-    }
-
-    enum Waiting {
-        case request(RequestPlan)
-        case socket(RequestPlan, SocketPurpose)
-        case refusal(Refusal, omitsBody: Bool)
-    }
 
     var slot = -1
     let loop: LoopState
     let peer: String
     let decoder: RequestDecoder
     let decoderHandler: ByteToMessageHandler<RequestDecoder>
-    var context: ChannelHandlerContext?
-    var phase: Phase
-    /// Complete requests that wait for their turn, followed by at most one refusal.
-    var queue = CircularBuffer<Waiting>(initialCapacity: 2)
-    /// The request being answered.
-    var current: RequestPlan?
-    /// The request whose body is arriving.
-    var arriving: RequestPlan?
-    /// Bytes received of that body, which count towards the event loop's limit.
-    private(set) var bufferedBytes = 0
-    var mustSendContinue = false
-    /// The task that answers `current`; `nil` if it is answered without one.
+    /// Whether TLS is used, so that files must be read in order to be sent.
+    let isSecure: Bool
+    private(set) var context: ChannelHandlerContext?
+    private(set) var state: HTTPConnectionState
+    /// The task that answers a request; `nil` if it is answered without one.
     private var task: Task<Void, Never>?
     /// A notice socket was opened, and its device must be admitted.
     var admission: NoticeConnection?
+    private var body = ArrivingBody()
     /// Called when the client closes its side or the connection ends; immediately if that has happened already.
-    var onDisconnect: (() -> Void)? { didSet { if inputClosed || isGone { onDisconnect?() } } }
-    var served = 0
-    /// Whether no further request is accepted on this connection.
-    var isClosing = false
-    var isQuiescing = false
-    var inputClosed = false
-    var hasPendingRead = false
-    private var isPumping = false
-    /// Whether the last bytes have been written.
-    private var isFinishing = false
-    var isGone = false
-    var isRejected = false
-    /// Set while unsent bytes wait for the client.
-    var stall: Stall? { didSet { if stall == nil { unsentBytes = 0 } } }
+    var onDisconnect: (() -> Void)? { didSet { if state.isClientGone { onDisconnect?() } } }
     /// Unsent bytes, which count towards the event loop's limit.
-    var unsentBytes = 0 { didSet { loop.unsentBytes += unsentBytes - oldValue } }
-    /// Whether pieces of an upload wait to be written to disk.
-    var intakeIsFull = false
+    private var unsentBytes = 0 { didSet { loop.unsentBytes += unsentBytes - oldValue } }
     /// The file being sent as a response's body.
     var sending: FileSending?
-    /// Sends responses directly to the socket; `nil` while the channel may have unsent bytes, and after it has closed.
-    var direct: DirectSend?
 
-    /// Whether TLS is used, so that files must be read in order to be sent.
-    let isSecure: Bool
-
+    /// With `isRejected`, answers only that there are too many connections, once the channel is active.
     init(
         loop: LoopState,
         peer: String,
         decoder: RequestDecoder,
         handler: ByteToMessageHandler<RequestDecoder>,
-        isSecure: Bool = false
+        isSecure: Bool,
+        isRejected: Bool
     ) {
         self.isSecure = isSecure
         self.loop = loop
         self.peer = peer
         self.decoder = decoder
         decoderHandler = handler
-        phase = .idle(since: loop.now)
-        decoder.cachedRequestHandler = self
+        state = HTTPConnectionState(isRejected: isRejected, now: loop.now)
     }
 
-    /// Answers only that there are too many connections, once the channel is active.
-    func reject() { isRejected = true }
+    // MARK: Events and effects
 
-    // MARK: Answers
+    /// Reports an event to the state machine and performs the effects.
+    ///
+    /// A loop instead of recursion, since an effect may cause the next event: a long pipeline must not overflow the stack.
+    func process(_ event: HTTPConnectionState.Event, _ context: ChannelHandlerContext) {
+        var next: HTTPConnectionState.Event? = event
+        while let event = next { next = perform(handle(event), context) }
+        if unsentBytes != 0, state.stall == nil { unsentBytes = 0 }
+    }
 
-    /// Passes a request on; the response may arrive before this returns.
-    private func respond(to request: APIRequest) {
+    private func handle(_ event: HTTPConnectionState.Event) -> HTTPConnectionState.Effect {
+        state.handle(event, limits: loop.services.limits, now: loop.now)
+    }
+
+    /// Performs an effect; returns the event that it causes.
+    private func perform(
+        _ effect: HTTPConnectionState.Effect,
+        _ context: ChannelHandlerContext
+    ) -> HTTPConnectionState.Event? {
+        switch effect {
+        // Responses are written by `answer`, which has them.
+        case .none, .respond: break
+        case .read: context.read()
+        case .sendContinue:
+            context.writeAndFlush(
+                wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")),
+                promise: nil
+            )
+            context.read()
+        case .begin(let plan, let reads):
+            if reads { context.read() }
+            pass(plan.request)
+            return .begun(channelState(context))
+        case .stopDecoder: decoder.stop()
+        case .open(let plan, let purpose):
+            // Subsequent bytes belong to the socket, or are discarded.
+            decoder.stop()
+            open(purpose, for: plan, context)
+        case .discardInput: discardInput()
+        case .refuse(let refusal, let omitsBody):
+            finish(with: bytes(of: refusal, omitsBody: omitsBody, context), on: context)
+        case .drain:
+            // Closing at once would drop what the system has not accepted.
+            if unsent(context) > 0 { finish(with: ByteBuffer(), on: context) } else { return .closed }
+        case .finish: finish(with: ByteBuffer(), on: context)
+        case .linger:
+            context.close(mode: .output, promise: nil)
+            context.read()
+        case .close:
+            sending = nil
+            context.close(promise: nil)
+        case .abort: abort()
+        }
+        return nil
+    }
+
+    func channelState(_ context: ChannelHandlerContext) -> HTTPConnectionState.Channel {
+        .init(isWritable: context.channel.isWritable, isInsideHead: decoder.isInsideHead, coarseNow: loop.coarseNow)
+    }
+
+    // MARK: The relay's side
+
+    /// Passes a request to the relay; the response may arrive before this returns.
+    private func pass(_ request: APIRequest) {
         let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
         guard let task = loop.services.respond(request, loop.executor, { bound.value.answer($0) }) else { return }
         self.task = task
@@ -110,23 +123,26 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
         if request.isPoll { onDisconnect = { task.cancel() } }
     }
 
-    /// Writes the response to the current request, and continues with the next request.
+    /// Writes the response to the request that is being answered, and continues with the next request.
     private func answer(_ response: APIResponse) {
         if task != nil {
             task = nil
             onDisconnect = nil
             loop.taskEnded(of: self)
         }
-        guard let context, let plan = current else { return }
-        answer(response, to: plan, on: context)
+        guard let context,
+            case .respond(let plan, let isLast) = handle(.responded(isStreamed: response.isStreamed))
+        else { return }
+        write(response, to: plan, isLast: isLast, on: context)
+        process(.written(channelState(context)), context)
     }
 
-    private func answer(_ response: APIResponse, to plan: RequestPlan, on context: ChannelHandlerContext) {
-        current = nil
-        served += 1
-        let isLast =
-            !plan.keepAlive || isQuiescing || served >= loop.services.limits.requestsPerConnection
-            || ((inputClosed || isClosing) && queue.isEmpty)
+    private func write(
+        _ response: APIResponse,
+        to plan: RequestPlan,
+        isLast: Bool,
+        on context: ChannelHandlerContext
+    ) {
         let isHead = plan.request.method == .head
         let answer = Answer(
             response: Gzip.encoded(response, for: plan.request),
@@ -134,167 +150,99 @@ final class HTTPConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler
             omitsBody: isHead
         )
         if response.isStreamed, !isHead {
-            return stream(response, after: bytes(of: answer, context), isLast: isLast, on: context)
+            stream(response, after: bytes(of: answer, context), on: context)
+        } else if isLast {
+            finish(with: bytes(of: answer, context), on: context)
+        } else {
+            context.writeAndFlush(wrapOutboundOut(bytes(of: answer, context)), promise: nil)
         }
-        if isLast { return finish(with: bytes(of: answer, context), on: context) }
-        send(answer, on: context)
-        pump(context)
     }
 
-    // MARK: The queue
-
-    /// Counts a piece of an incoming body; returns whether the event loop's limit allows it.
-    func reserve(_ count: Int) -> Bool {
-        bufferedBytes += count
-        loop.bufferedBytes += count
-        return bufferedBytes < Self.alwaysBuffered || loop.bufferedBytes <= loop.services.limits.unfinishedBodies
+    /// Writes the last bytes of this connection, and reports when they are sent.
+    func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
+        discardInput()
+        let written = context.eventLoop.makePromise(of: Void.self)
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        written.futureResult.whenComplete { _ in
+            if let context = bound.value.context { bound.value.process(.lastBytesWritten, context) }
+        }
+        context.writeAndFlush(wrapOutboundOut(buffer), promise: written)
     }
 
-    /// Bodies below this size are always accepted.
-    private static let alwaysBuffered = 16 * 1024
-
-    /// Releases the counted bytes of a body that is complete or abandoned.
-    func releaseBody() {
-        loop.bufferedBytes -= bufferedBytes
-        bufferedBytes = 0
+    private func discardInput() {
+        decoder.discardInput()
+        body.release(loop)
     }
 
     func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
-        guard !isClosing else { return }
-        isClosing = true
-        let omitsBody = decoder.isHeadRequest || arriving?.request.method == .head
-        arriving = nil
-        releaseBody()
-        decoder.discardInput()
-        queue.append(.refusal(refusal, omitsBody: omitsBody))
-        pump(context)
-    }
-
-    /// Starts the next request in the queue if nothing blocks it, and continues while requests are answered
-    /// immediately.
-    ///
-    /// A loop instead of recursion: a response also triggers the next request, and a long pipeline must not overflow
-    /// the stack.
-    func pump(_ context: ChannelHandlerContext) {
-        guard !isPumping else { return }
-        isPumping = true
-        defer { isPumping = false }
-        while beginNext(context) {}
-    }
-
-    /// Returns whether the request has been answered already.
-    private func beginNext(_ context: ChannelHandlerContext) -> Bool {
-        guard current == nil, sending == nil, !isGone, !isFinishing, context.channel.isWritable else { return false }
-        switch queue.popFirst() {
-        case .request(let plan):
-            phase = .serving
-            current = plan
-            if queue.isEmpty { releaseRead(context) }
-            respond(to: plan.request)
-            return current == nil
-        case .socket(let plan, let purpose):
-            open(purpose, for: plan, context)
-        case .refusal(let refusal, let omitsBody):
-            finish(with: bytes(of: refusal, omitsBody: omitsBody, context), on: context)
-        case nil:
-            if isQuiescing || inputClosed || isClosing {
-                leave(context)
-                return false
-            }
-            if case .serving = phase { phase = nextPhase }
-            sendContinueIfNeeded(context)
-            releaseRead(context)
-        }
-        return false
-    }
-
-    /// The phase after all complete requests have been answered: the next request may have begun to arrive.
-    private var nextPhase: Phase {
-        let now = loop.coarseNow
-        if arriving != nil { return .body(since: now, lastPiece: now) }
-        return decoder.isInsideHead ? .head(since: now) : .idle(since: now)
+        process(.refused(refusal, isHeadRequest: decoder.isHeadRequest), context)
     }
 
     // MARK: Reading and writing
 
     func read(context: ChannelHandlerContext) {
-        if case .upgraded = phase { return context.read() }
-        let isFull = !queue.isEmpty || intakeIsFull || !context.channel.isWritable
-        if isFull, !isLingering { hasPendingRead = true } else { context.read() }
-    }
-
-    func releaseRead(_ context: ChannelHandlerContext) {
-        guard hasPendingRead else { return }
-        hasPendingRead = false
-        context.read()
+        if state.readsAlways || (state.mayRead && context.channel.isWritable) { context.read() }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if case .upgraded = phase { return context.fireChannelWritabilityChanged() }
+        if state.isUpgraded { return context.fireChannelWritabilityChanged() }
         if context.channel.isWritable {
-            if !isFinishing, sending == nil { stall = nil }
-            pump(context)
+            process(.writable(isInsideHead: decoder.isInsideHead), context)
         } else {
-            stall = Stall(since: loop.now)
             unsentBytes = unsent(context)
             loop.makeRoom()
         }
     }
+}
 
-    var isLingering: Bool {
-        if case .lingering = phase { true } else { false }
+/// The body that is arriving.
+private struct ArrivingBody {
+    /// Bodies below this size are always accepted.
+    private static let alwaysBuffered = 16 * 1024
+
+    private(set) var bytes: [UInt8] = []
+    /// Takes the body in place of `bytes`.
+    private(set) var intake: (any BodyIntake)?
+    /// The part of the event loop's count of buffered bytes.
+    private var counted = 0
+
+    mutating func begin(_ plan: RequestPlan) {
+        intake = plan.request.intake
+        if intake == nil, let length = plan.bodyLength, length > 0 { bytes.reserveCapacity(length) }
     }
 
-    /// Writes the last bytes of this connection; closes it once they are sent and the client has closed its side.
-    func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
-        isClosing = true
-        isFinishing = true
-        decoder.discardInput()
-        queue.removeAll()
-        phase = .serving
-        // Set even for few bytes, although the channel would accept more.
-        if stall == nil { stall = Stall(since: loop.now) }
-        let written = context.eventLoop.makePromise(of: Void.self)
-        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
-        written.futureResult.whenComplete { _ in bound.value.lastBytesWritten() }
-        context.writeAndFlush(wrapOutboundOut(buffer), promise: written)
+    /// Appends a piece; throws if the body or all bodies of the event loop are too large.
+    mutating func append(_ piece: ByteBufferView, _ loop: LoopState) throws(Refusal) {
+        bytes.append(contentsOf: piece)
+        counted += piece.count
+        loop.bufferedBytes += piece.count
+        let limits = loop.services.limits
+        if bytes.count > limits.body { throw .bodyTooLarge }
+        if counted >= Self.alwaysBuffered, loop.bufferedBytes > limits.unfinishedBodies { throw .tooManyBodies }
     }
 
-    private func lastBytesWritten() {
-        guard let context, !isGone else { return }
-        stall = nil
-        guard !inputClosed else { return close(context) }
-        phase = .lingering(since: loop.now)
-        context.close(mode: .output, promise: nil)
-        releaseRead(context)
+    /// Returns the body, which is complete.
+    mutating func take(_ loop: LoopState) -> [UInt8] {
+        let complete = bytes
+        release(loop)
+        return complete
     }
 
-    func close(_ context: ChannelHandlerContext) {
-        isClosing = true
-        sending = nil
-        context.close(promise: nil)
-    }
-
-    func connectionEnded() {
-        isGone = true
-        onDisconnect?()
+    /// Releases the counted bytes of a body that is complete or abandoned.
+    mutating func release(_ loop: LoopState) {
+        loop.bufferedBytes -= counted
+        counted = 0
+        bytes = []
+        intake = nil
     }
 }
 
-extension Optional {
-    /// Returns the value and leaves `nil`, so that the value can be modified in place.
-    fileprivate mutating func take() -> Wrapped? {
-        defer { self = nil }
-        return self
-    }
-}
-
-/// Reading of requests: assembles heads and bodies and adds complete requests to the queue.
+/// Reading of requests: assembles heads and bodies.
 extension HTTPConnectionHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if case .upgraded = phase { return context.fireChannelRead(data) }
+        if state.isUpgraded { return context.fireChannelRead(data) }
         let part = unwrapInboundIn(data)
-        guard !isClosing else { return }
+        guard state.acceptsRequests else { return }
         switch part {
         case .head(let head): headArrived(head, context)
         case .body(let piece): bodyArrived(piece.readableBytesView, context)
@@ -303,42 +251,39 @@ extension HTTPConnectionHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if case .upgraded = phase { return context.fireChannelReadComplete() }
-        guard !isClosing, current == nil, queue.isEmpty else { return }
-        if arriving != nil {
-            let now = loop.now
-            if case .body(let since, _) = phase {
-                phase = .body(since: since, lastPiece: now)
-            } else {
-                phase = .body(since: now, lastPiece: now)
-            }
-        } else if decoder.isInsideHead, case .idle = phase {
-            phase = .head(since: loop.now)
-        }
+        if state.isUpgraded { return context.fireChannelReadComplete() }
+        process(.readComplete(isInsideHead: decoder.isInsideHead), context)
     }
 
     private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
         do throws(Refusal) {
             var plan = try loop.services.rules.plan(head, peer: peer)
             try prepareBody(&plan)
-            if plan.request.intake != nil { HTTPConnectionServer.useLargeReadBuffers(context.channel) }
+            if plan.isUpload { HTTPConnectionServer.useLargeReadBuffers(context.channel) }
             decoder.headEnded(plan)
-            arriving = plan
-            mustSendContinue = plan.expectsContinue
-            sendContinueIfNeeded(context)
+            body.begin(plan)
+            process(.head(plan), context)
         } catch {
             refuse(error, context)
         }
     }
 
-    /// Reserves memory for a body, or finds a handler that processes it piece by piece.
+    /// Checks the length of a body, or finds a handler that processes it piece by piece.
     private func prepareBody(_ plan: inout RequestPlan) throws(Refusal) {
         if plan.bodyLength != 0, loop.services.rules.isUpload(plan.request.path) {
             plan.request.intake = loop.services.intake(plan.request)
         }
-        guard plan.request.intake == nil, let length = plan.bodyLength, length > 0 else { return }
-        guard length <= loop.services.limits.body else { throw .bodyTooLarge }
-        plan.request.body.reserveCapacity(length)
+        guard !plan.isUpload, let length = plan.bodyLength, length > loop.services.limits.body else { return }
+        throw .bodyTooLarge
+    }
+
+    private func bodyArrived(_ piece: ByteBufferView, _ context: ChannelHandlerContext) {
+        if let intake = body.intake { return pass(piece, to: intake, context) }
+        do throws(Refusal) {
+            try body.append(piece, loop)
+        } catch {
+            refuse(error, context)
+        }
     }
 
     /// Passes a piece to the upload's handler; pauses reading if the disk is slower than the client.
@@ -346,77 +291,39 @@ extension HTTPConnectionHandler {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let loop = context.eventLoop
         let verdict = intake.take(Array(piece)) {
-            loop.execute { bound.value.intakeIsReady() }
+            loop.execute {
+                if let context = bound.value.context { bound.value.process(.resumed, context) }
+            }
         }
         switch verdict {
         case .proceed: break
-        case .wait: intakeIsFull = true
+        case .wait: process(.paused, context)
         case .tooLarge: refuse(.bodyTooLarge, context)
         }
     }
 
-    private func intakeIsReady() {
-        intakeIsFull = false
-        guard let context, !isGone else { return }
-        // The relay paused, not the client, so the time between pieces starts again.
-        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: loop.now) }
-        releaseRead(context)
-    }
-
-    private func bodyArrived(_ piece: ByteBufferView, _ context: ChannelHandlerContext) {
-        if let intake = arriving?.request.intake {
-            mustSendContinue = false
-            return pass(piece, to: intake, context)
-        }
-        // Moved out and back, so that the bytes are appended in place.
-        guard var plan = arriving.take() else { return }
-        plan.request.body.append(contentsOf: piece)
-        mustSendContinue = false
-        if plan.request.body.count > loop.services.limits.body { return refuse(.bodyTooLarge, context) }
-        guard reserve(piece.count) else { return refuse(.tooManyBodies, context) }
-        arriving = plan
-    }
-
     private func requestArrived(_ context: ChannelHandlerContext) {
         decoder.requestEnded()
-        mustSendContinue = false
-        releaseBody()
-        guard let plan = arriving.take() else { return }
-        if plan.request.intake != nil { try? HTTPConnectionServer.useSmallReadBuffers(context.channel) }
-        if let purpose = plan.purpose {
-            // Subsequent bytes belong to the socket, or are discarded.
-            isClosing = true
-            decoder.stop()
-            queue.append(.socket(plan, purpose))
-        } else {
-            queue.append(.request(plan))
-        }
-        pump(context)
+        if body.intake != nil { try? HTTPConnectionServer.useSmallReadBuffers(context.channel) }
+        process(.complete(body: body.take(loop)), context)
     }
 
-    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool {
-        guard !isClosing, bodyLength <= loop.services.limits.body else { return false }
+    func begin(_ plan: RequestPlan, _ match: CachedRequestHead.Match) -> Bool {
+        guard let context, state.acceptsRequests, match.bodyLength <= loop.services.limits.body else { return false }
         var plan = plan
-        plan.bodyLength = bodyLength
-        plan.request.body.reserveCapacity(bodyLength)
-        arriving = plan
+        plan.bodyLength = match.bodyLength
+        plan.webSocketKey = match.webSocketKey
+        body.begin(plan)
+        process(.head(plan), context)
         return true
     }
 
     func bodyArrived(_ piece: ByteBufferView) {
-        if let context { bodyArrived(piece, context) }
+        if let context, state.acceptsRequests { bodyArrived(piece, context) }
     }
 
     func requestArrived() {
-        if let context { requestArrived(context) }
-    }
-
-    /// Sends `100 Continue` once the preceding responses are sent.
-    func sendContinueIfNeeded(_ context: ChannelHandlerContext) {
-        guard mustSendContinue, current == nil, queue.isEmpty else { return }
-        mustSendContinue = false
-        direct = nil
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
+        if let context, state.acceptsRequests { requestArrived(context) }
     }
 }
 
@@ -428,54 +335,6 @@ extension HTTPConnectionHandler {
         var persistence: ResponseBytes.Persistence
         /// Whether the request's method was HEAD.
         var omitsBody: Bool
-
-        /// Passes the bytes that follow the head to `body`.
-        func withSentBody<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-            guard !omitsBody, ResponseBytes.hasBody(response) else {
-                return body(UnsafeRawBufferPointer(start: nil, count: 0))
-            }
-            return response.withBody(body)
-        }
-    }
-
-    /// Writes a complete response on a connection that stays open.
-    ///
-    /// Head and body are passed to the system from their own memory in one call. The way through the channel copies
-    /// both, and for a small response takes 50 % longer than the call itself.
-    func send(_ answer: Answer, on context: ChannelHandlerContext) {
-        if direct == nil, !isSecure { direct = DirectSend(context) }
-        guard let direct else {
-            context.writeAndFlush(wrapOutboundOut(bytes(of: answer, context)), promise: nil)
-            return
-        }
-        loop.headBytes.clear()
-        ResponseBytes.writeHead(
-            answer.response,
-            persistence: answer.persistence,
-            date: loop.dateText,
-            into: &loop.headBytes
-        )
-        let rest = loop.headBytes.withUnsafeReadableBytes { head in
-            answer.withSentBody { body in unsent(head, body, after: direct.send(head, then: body)) }
-        }
-        guard let rest else { return }
-        self.direct = nil
-        context.writeAndFlush(wrapOutboundOut(rest), promise: nil)
-    }
-
-    /// Returns the bytes that the system has not accepted; `nil` if it accepted all.
-    private func unsent(
-        _ head: UnsafeRawBufferPointer,
-        _ body: UnsafeRawBufferPointer,
-        after taken: Int
-    ) -> ByteBuffer? {
-        let left = head.count + body.count - taken
-        guard left > 0 else { return nil }
-        var rest = ByteBuffer()
-        rest.reserveCapacity(left)
-        rest.writeBytes(head.dropFirst(taken))
-        rest.writeBytes(body.dropFirst(max(0, taken - head.count)))
-        return rest
     }
 
     /// Returns the complete response in one buffer.
@@ -510,73 +369,50 @@ extension HTTPConnectionHandler {
     }
 }
 
-/// How long a client has accepted no data.
-///
-/// A client that accepts a little of a large response now and then is slow, not stalled.
-struct Stall {
-    /// The time since which data has been waiting.
-    let start: NIODeadline
-    private(set) var since: NIODeadline
-    private var unsent = Int.max
-
-    init(since: NIODeadline) { (start, self.since) = (since, since) }
-
-    mutating func look(_ now: NIODeadline, unsent: Int) {
-        if unsent == 0 || (unsent < self.unsent && self.unsent != Int.max) { since = now }
-        self.unsent = unsent
-    }
-}
-
 /// The connection's lifecycle apart from requests: activation, errors, shutdown and timeouts.
 extension HTTPConnectionHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        decoder.cachedRequestHandler = self
         loop.add(self)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         loop.remove(self)
-        releaseBody()
-        stall = nil
-        direct = nil
+        body.release(loop)
+        unsentBytes = 0
+        decoder.cachedRequestHandler = nil
         self.context = nil
     }
 
     func channelActive(context: ChannelHandlerContext) {
         context.fireChannelActive()
-        if isRejected { refuse(.tooManyConnections, context) }
+        process(.active, context)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        isClosing = true
-        // The descriptor may be reused by another connection.
-        direct = nil
+        _ = handle(.closed)
         loop.remove(self)
         admission = nil
-        connectionEnded()
+        onDisconnect?()
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if case .upgraded = phase { return context.fireErrorCaught(error) }
-        guard !isClosing else { return }
+        if state.isUpgraded { return context.fireErrorCaught(error) }
+        guard state.acceptsRequests else { return }
         switch error {
         case let refusal as Refusal: refuse(refusal, context)
         case let error as HTTPParserError: parserFailed(error, context)
-        default: close(context)
+        default: process(.closed, context)
         }
     }
 
     private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
         switch error {
-        case .invalidEOFState, .closedConnection:
-            // Either the client has disconnected in the middle of a request, or the parser treats the previous request
-            // as the last of the connection and reads no other.
-            arriving = nil
-            releaseBody()
-            decoder.discardInput()
-            isClosing = true
-            if isIdle { leave(context) }
+        // Either the client has disconnected in the middle of a request, or the parser treats the previous request as the
+        // last of the connection and reads no other.
+        case .invalidEOFState, .closedConnection: process(.inputEnded, context)
         case .invalidVersion: refuse(.versionUnknown, context)
         case .headerOverflow: refuse(.headersTooLarge, context)
         default: refuse(.malformed("its framing is invalid"), context)
@@ -584,17 +420,13 @@ extension HTTPConnectionHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .upgraded = phase { return context.fireUserInboundEventTriggered(event) }
+        if state.isUpgraded { return context.fireUserInboundEventTriggered(event) }
         switch event {
         case ChannelEvent.inputClosed:
-            inputClosed = true
+            process(.inputClosed, context)
             onDisconnect?()
-            if isLingering { close(context) } else if isIdle, !isClosing { leave(context) }
-        case is ChannelShouldQuiesceEvent:
-            isQuiescing = true
-            if isIdle, arriving == nil, !isClosing { leave(context) }
-        default:
-            context.fireUserInboundEventTriggered(event)
+        case is ChannelShouldQuiesceEvent: process(.stopping, context)
+        default: context.fireUserInboundEventTriggered(event)
         }
     }
 }
@@ -602,53 +434,12 @@ extension HTTPConnectionHandler {
 extension HTTPConnectionHandler: SweptConnection {
     func sweep(_ now: NIODeadline) {
         guard let context else { return }
-        let limits = loop.services.limits
-        if let since = stalledSince(now, context), now - since > limits.writeStall { return abort() }
-        switch phase {
-        case .idle(let since):
-            if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
-        case .head(let since):
-            if now - since > limits.headTime { timeOut(context) }
-        case .body(let since, let lastPiece):
-            if now - since > bodyTime(limits) || now - lastPiece > limits.bodyGap { timeOut(context) }
-        case .lingering(let since):
-            if now - since > limits.linger { abort() }
-        case .serving, .upgraded:
-            break
-        }
-    }
-
-    /// The timeout of a body; longer for an upload, according to its size, or the maximum size if it is unknown.
-    private func bodyTime(_ limits: ServerLimits) -> TimeAmount {
-        guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
-        let bytes = plan.bodyLength ?? limits.upload
-        return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
-    }
-
-    /// Returns the time since which the client has accepted no data; `nil` if nothing is waiting.
-    private func stalledSince(_ now: NIODeadline, _ context: ChannelHandlerContext) -> NIODeadline? {
-        guard stall != nil else { return nil }
-        unsentBytes = unsent(context)
-        stall?.look(now, unsent: unsentBytes)
-        return stall?.since
-    }
-
-    /// A connection that is already closing gets no response and is closed.
-    private func timeOut(_ context: ChannelHandlerContext) {
-        if isClosing { abort() } else { refuse(.timeout, context) }
-    }
-
-    /// Whether no request is waiting for its response or the rest of it.
-    private var isIdle: Bool { current == nil && queue.isEmpty && sending == nil }
-
-    /// Closes once everything written is sent: closing at once would drop what the system has not accepted.
-    func leave(_ context: ChannelHandlerContext) {
-        guard unsent(context) > 0 else { return close(context) }
-        finish(with: ByteBuffer(), on: context)
+        if state.stall != nil { unsentBytes = unsent(context) }
+        process(.tick(unsentBytes: unsentBytes, isHeadRequest: decoder.isHeadRequest), context)
     }
 
     /// The bytes that wait in the channel.
-    func unsent(_ context: ChannelHandlerContext) -> Int {
+    private func unsent(_ context: ChannelHandlerContext) -> Int {
         (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     }
 
@@ -657,5 +448,5 @@ extension HTTPConnectionHandler: SweptConnection {
         context?.close(promise: nil)
     }
 
-    var unsentSince: NIODeadline? { unsentBytes > 0 ? stall?.start : nil }
+    var unsentSince: NIODeadline? { unsentBytes > 0 ? state.stall?.start ?? loop.now : nil }
 }

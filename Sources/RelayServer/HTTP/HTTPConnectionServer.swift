@@ -24,8 +24,7 @@ struct HTTPConnectionServer: Sendable {
         guard let loop = loops[ObjectIdentifier(channel.eventLoop)]?.value else {
             preconditionFailure("A connection came up on a loop that is not the server's.")
         }
-        // A listener for both families tells an IPv4 address as one of IPv6.
-        let peer = (channel.remoteAddress?.ipAddress).map { IPAddress($0)?.description ?? $0 } ?? "unknown"
+        let peer = Self.peer(channel.remoteAddress)
         let verdict = services.counts.joined(peer)
         let counts = services.counts
         channel.closeFuture.whenComplete { _ in counts.left(peer) }
@@ -33,7 +32,7 @@ struct HTTPConnectionServer: Sendable {
         // Not set by the bootstrap, which allocates an iterator and futures for a single option.
         try channel.syncOptions?.setOption(.allowRemoteHalfClosure, value: true)
         try Self.useSmallReadBuffers(channel)
-        let decoder = RequestDecoder(limits: services.limits)
+        let decoder = RequestDecoder(limits: services.limits, heads: loop.heads, peer: peer)
         let handler = ByteToMessageHandler(decoder)
         try tls?.secure(channel)
         let connectionHandler = HTTPConnectionHandler(
@@ -41,12 +40,19 @@ struct HTTPConnectionServer: Sendable {
             peer: peer,
             decoder: decoder,
             handler: handler,
-            isSecure: tls != nil
+            isSecure: tls != nil,
+            isRejected: verdict == .tooMany
         )
-        if verdict == .tooMany { connectionHandler.reject() }
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(handler)
         try pipeline.addHandler(connectionHandler)
+    }
+
+    private static func peer(_ address: SocketAddress?) -> String {
+        guard let address, let text = address.ipAddress else { return "unknown" }
+        // A listener for both families tells an IPv4 address as one of IPv6.
+        if case .v6 = address { return IPAddress(text)?.description ?? text }
+        return text
     }
 
     /// Limits a channel's read buffers to a single small one, which is enough for an idle socket.
@@ -85,6 +91,8 @@ struct HTTPServices: Sendable {
     let limits: ServerLimits
     let rules: RequestRules
     let counts: ConnectionCounts
+    /// How many request heads were recognized.
+    let headLookups: CacheLookups
     /// Returns the handler of an upload's body; `nil` for bodies that are buffered.
     let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     let respond: RelayServer.Responder

@@ -25,10 +25,10 @@ final class LoopState {
     let services: HTTPServices
     /// This event loop's inbox for the notice hub.
     let worker: EventLoopNoticeWorker?
+    /// The request heads that this event loop's connections have sent.
+    let heads: RequestHeadCache
     private var connections: [any SweptConnection] = []
     private var date = DateText()
-    /// A reusable buffer for the head of the response being written.
-    var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
     /// The tasks that answer requests, by connection.
     private var tasks: [ObjectIdentifier: Task<Void, Never>] = [:]
@@ -50,6 +50,7 @@ final class LoopState {
         self.arrivals = arrivals
         self.eventLoop = eventLoop
         self.services = services
+        heads = RequestHeadCache(lookups: services.headLookups)
         coarseNow = services.now()
         worker = services.notices.map { EventLoopNoticeWorker(eventLoop, notices: $0, uptime: services.uptime) }
         executor = EventLoopExecutor(eventLoop)

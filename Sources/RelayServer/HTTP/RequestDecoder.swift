@@ -25,7 +25,8 @@ final class RequestDecoder: ByteToMessageDecoder {
         case discarding
     }
 
-    private let parser: HTTPRequestDecoder
+    /// Created for the first head that is not recognized.
+    private var parser: HTTPRequestDecoder?
     private let lineLimit: Int
     private let limits: ServerLimits
     private var stage = Stage.line
@@ -34,22 +35,39 @@ final class RequestDecoder: ByteToMessageDecoder {
     /// Bytes not yet passed on that have been searched for a line end.
     private var searched = 0
     /// Receives requests whose head was recognized; those of the parser go through the pipeline.
-    weak var cachedRequestHandler: (any CachedRequestHandler)?
-    private var headCache: RequestHeadCache?
+    ///
+    /// It resets this when it leaves the pipeline. Not weak, since that makes all reference counting of the handler slower.
+    var cachedRequestHandler: (any CachedRequestHandler)?
+    private let heads: RequestHeadCache
+    private let peer: String
+    /// The head of the latest request; `nil` if it must be parsed each time.
+    private var latestHead: CachedRequestHead?
     /// Whether the current request line begins with HEAD, valid or not; a refusal then has no body.
     private(set) var isHeadRequest = false
     /// The head being passed to the parser, if it has arrived in one piece.
     private var wholeHead: ByteBuffer?
 
-    init(limits: ServerLimits) {
+    /// - Parameters:
+    ///   - limits: The limits of heads and bodies.
+    ///   - heads: The heads that the event loop knows.
+    ///   - peer: The address of the client, which is part of a request.
+    init(limits: ServerLimits, heads: RequestHeadCache, peer: String) {
+        self.heads = heads
+        self.peer = peer
+        lineLimit = limits.requestLine
+        self.limits = limits
+    }
+
+    private func makeParser(_ context: ChannelHandlerContext) -> HTTPRequestDecoder {
         var configuration = NIOHTTPDecoderLimitConfiguration()
         // The parser counts name and value separately, and the target among the fields; exact sums are checked later.
         configuration.maxHeaderFieldSize = max(limits.headerField, limits.requestLine)
         configuration.maxHeaderListSize = limits.headerList + limits.requestLine
         configuration.maxHeaderFieldCount = limits.headerCount
-        lineLimit = limits.requestLine
-        self.limits = limits
-        parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
+        let parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
+        parser.decoderAdded(context: context)
+        self.parser = parser
+        return parser
     }
 
     // MARK: Events from the connection handler
@@ -58,7 +76,7 @@ final class RequestDecoder: ByteToMessageDecoder {
     func headEnded(_ plan: RequestPlan) {
         let limit = plan.request.intake == nil ? limits.body : max(limits.body, limits.upload)
         stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks(ChunkTracker(limit: limit, line: lineLimit))
-        headCache = wholeHead.flatMap { RequestHeadCache($0.readableBytesView, plan: plan) }
+        latestHead = wholeHead.flatMap { heads.add($0.readableBytesView, plan: plan, from: peer) }
     }
 
     func requestEnded() {
@@ -84,8 +102,7 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     // MARK: Decoding
 
-    func decoderAdded(context: ChannelHandlerContext) { parser.decoderAdded(context: context) }
-    func decoderRemoved(context: ChannelHandlerContext) { parser.decoderRemoved(context: context) }
+    func decoderRemoved(context: ChannelHandlerContext) { parser?.decoderRemoved(context: context) }
 
     func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
         while buffer.readableBytes > leftOver {
@@ -127,15 +144,22 @@ final class RequestDecoder: ByteToMessageDecoder {
         _ = try decode(context: context, buffer: &buffer)
         if case .line = stage, seenEOF, buffer.readableBytes > 0 { throw HTTPParserError.invalidEOFState }
         if case .cachedHeadBody = stage, seenEOF { throw HTTPParserError.invalidEOFState }
-        return try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF)
+        if let parser { return try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF) }
+        if !seenEOF, buffer.readableBytes > 0 {
+            // A socket has taken over.
+            context.fireChannelRead(NIOAny(buffer))
+            buffer.clear()
+        }
+        return .needMoreData
     }
 
-    /// Returns whether the buffer begins with the known head, and consumes it.
+    /// Returns whether the buffer begins with a known head, and consumes it.
     private func beginCachedHead(_ buffer: inout ByteBuffer) -> Bool {
-        guard let headCache, let cachedRequestHandler, leftOver == 0, searched == 0,
-            let found = headCache.match(buffer),
-            cachedRequestHandler.begin(headCache.plan, bodyLength: found.bodyLength)
+        guard let cachedRequestHandler, leftOver == 0, searched == 0,
+            let (head, found) = heads.match(buffer, from: peer, latest: latestHead),
+            cachedRequestHandler.begin(head.plan, found)
         else { return false }
+        latestHead = head
         buffer.moveReaderIndex(forwardBy: found.headLength)
         stage = .cachedHeadBody(remaining: found.bodyLength)
         if found.bodyLength == 0 { cachedRequestHandler.requestArrived() }
@@ -155,7 +179,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         let length = leftOver + count
         guard var slice = buffer.getSlice(at: buffer.readerIndex, length: length) else { return }
         if case .head = stage { Self.blankTabs(atFieldEndsOf: &slice) }
-        _ = try parser.decode(context: context, buffer: &slice)
+        _ = try (parser ?? makeParser(context)).decode(context: context, buffer: &slice)
         leftOver = slice.readableBytes
         buffer.moveReaderIndex(forwardBy: length - leftOver)
     }
@@ -225,8 +249,8 @@ final class RequestDecoder: ByteToMessageDecoder {
 
 /// Receives requests from the decoder without going through the pipeline.
 protocol CachedRequestHandler: AnyObject {
-    /// Starts a request with a body of this length; returns `false` if it is not possible now.
-    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool
+    /// Starts a request with the variable parts of its head; returns `false` if it is not possible now.
+    func begin(_ plan: RequestPlan, _ match: CachedRequestHead.Match) -> Bool
     func bodyArrived(_ piece: ByteBufferView)
     func requestArrived()
 }

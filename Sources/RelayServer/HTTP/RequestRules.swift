@@ -15,8 +15,12 @@ struct RequestPlan {
     var isHTTP10: Bool
     /// The purpose of the socket that its path opens; `nil` for other paths.
     var purpose: SocketPurpose?
-    /// Whether a head that differs only in the body's length means the same.
+    /// Whether a head that differs only in the body's length, or in the key of a WebSocket handshake, means the same.
     var isCacheable: Bool
+    /// The key of the handshake, in place of that in `request`, if the head was recognized.
+    var webSocketKey: String?
+    /// Whether the body is processed as it arrives.
+    var isUpload: Bool { request.intake != nil }
 }
 
 /// The rules for request heads that NIO's HTTP parser does not enforce.
@@ -69,7 +73,8 @@ struct RequestRules {
             requestsUpgrade: fields.hasUpgrade && !isHTTP10,
             isHTTP10: isHTTP10,
             purpose: purpose,
-            isCacheable: !isHTTP10 && length != nil && fields.isPlain && purpose == nil && !isUpload(path)
+            isCacheable: !isHTTP10 && length != nil && fields.isPlain && !isUpload(path)
+                && fields.hasUpgrade == (purpose != nil)
         )
     }
 
@@ -188,7 +193,7 @@ private struct FieldScan {
     var isForwarded: Bool { !forwardedFor.isEmpty || !forwarded.isEmpty }
 
     /// Whether no field affects whether or how a body is sent, except for its length.
-    var isPlain: Bool { !hasUpgrade && transferEncodings == 0 && contentEncoding == nil && expect == nil }
+    var isPlain: Bool { transferEncodings == 0 && contentEncoding == nil && expect == nil }
 
     mutating func read(_ headers: HTTPHeaders, limits: ServerLimits) throws(Refusal) {
         var total = 0

@@ -123,6 +123,29 @@ package final class RelayMetrics: Sendable {
         show(name, help, kind: kind, labels: labels) { Double(count()) }
     }
 
+    /// Registers the lookups of the caches that serve requests; each is the name of a part and its counts.
+    package func showCaches(_ parts: [(name: String, lookups: CacheLookups)]) {
+        let what = "of request heads, credentials and missed notices"
+        for (name, lookups) in parts {
+            show(
+                "zonecast_cache_hits_total",
+                "Lookups \(what) that were known from earlier requests.",
+                kind: .counter,
+                labels: [("cache", name)],
+                count: { lookups.hits }
+            )
+        }
+        for (name, lookups) in parts {
+            show(
+                "zonecast_cache_misses_total",
+                "Lookups \(what) that were not.",
+                kind: .counter,
+                labels: [("cache", name)],
+                count: { lookups.misses }
+            )
+        }
+    }
+
     /// The current values of all counters.
     package var reading: MetricsReading {
         var reading = MetricsReading()
@@ -194,8 +217,11 @@ package final class RelayMetrics: Sendable {
             "From a commit to the delivery of a query notice to a device's socket."
         )
         text.samples("zonecast_query_notice_seconds", of: queryNoticeTimes.withLock { $0 })
+        var latest = ""
         for gauge in gauges.withLock({ $0 }) {
-            text.family(gauge.name, gauge.kind.rawValue, gauge.help)
+            // Values that differ only in their labels are registered one after the other and form one family.
+            if gauge.name != latest { text.family(gauge.name, gauge.kind.rawValue, gauge.help) }
+            latest = gauge.name
             text.sample(gauge.name, gauge.labels, gauge.value())
         }
         return text.text

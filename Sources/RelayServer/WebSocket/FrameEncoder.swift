@@ -1,6 +1,10 @@
 import NIOCore
 
 /// Encodes WebSocket frames of a server: unfragmented, unmasked, with lengths in their shortest form (RFC 6455, 5.2).
+///
+/// Not NIO's encoder, because that is a channel handler, encodes a frame for each connection, and gives a payload that
+/// connections share its header in a buffer of its own. A notice is encoded once, and sent with one call each. See
+/// `NIOFrameTests`.
 enum FrameEncoder {
     enum Opcode: UInt8 {
         case text = 0x1

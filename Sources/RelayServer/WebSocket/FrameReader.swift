@@ -2,8 +2,9 @@ package import NIOCore
 
 /// Decodes a client's WebSocket messages and rejects everything that RFC 6455 forbids; a value without a socket.
 ///
-/// Not NIO's decoder, because that does not report the form of a length (which must be the shortest), buffers whole
-/// frames (so that invalid UTF-8 is detected late), and needs a pipeline handler per socket.
+/// Not NIO's decoder, because that does not report the form of a length (which must be the shortest), accepts unmasked
+/// frames, and buffers whole frames, so that invalid UTF-8 is detected late: `NIOFrameTests`. As a pipeline handler it also
+/// takes 700 bytes of each idle connection, 5.0 KB in place of 4.3 (row `idle` of Tests/Benchmarks).
 package struct FrameReader {
     package enum Event: Hashable, Sendable {
         case text([UInt8])

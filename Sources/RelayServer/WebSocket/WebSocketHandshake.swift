@@ -57,7 +57,8 @@ enum WebSocketHandshake {
         guard plan.bodyLength == 0 else { return refuse(400, "A WebSocket handshake has no body.") }
         guard offer.namesUpgrade else { return refuse(400, "The Connection field must name Upgrade.") }
         guard offer.versions == ["13"] else { return upgradeRequired }
-        guard offer.keys.count == 1, let key = offer.keys.first, key.utf8.count == 24, Base64.decode(key)?.count == 16
+        guard offer.keys.count == 1, let key = plan.webSocketKey ?? offer.keys.first, key.utf8.count == 24,
+            Base64.decode(key)?.count == 16
         else { return refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64.") }
         var acceptance = Acceptance(accept: accept(key))
         if purpose == .notices, offer.namesSubprotocols {

@@ -69,6 +69,10 @@ struct RunningRelay {
             "Open HTTP and WebSocket connections.",
             count: server.openConnections
         )
+        coreServices.metrics.showCaches([
+            ("head", server.headLookups), ("credentials", relay.credentialLookups),
+            ("catch_up", coreServices.hub.catchUpLookups),
+        ])
         let chosen: [(any Service)?] = [push, coreServices.tracing, certificates]
         let services =
             maintenanceServices(on: coreServices, relay, admission) + monitoringServices(on: coreServices, monitoring)
