@@ -149,7 +149,7 @@ package struct FuzzRun: Sendable {
 ///
 /// The file is memory-mapped: a write costs one copy of the input, and the system keeps the content after a crash.
 /// Layout: length of the input (8 bytes, -1 if there is none), then the input.
-final class LastInput: @unchecked Sendable {
+package final class LastInput: @unchecked Sendable {
     // Unchecked: only one run uses it at a time.
     private static let size = 64 * 1024
     private let memory: UnsafeMutableRawPointer
@@ -157,7 +157,7 @@ final class LastInput: @unchecked Sendable {
     private let descriptor: Int32
 
     /// Returns `nil` if the file cannot be created or if another process uses it.
-    init?(path: String) {
+    package init?(path: String) {
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, let status = FileStatus(descriptor: descriptor) else {
@@ -189,7 +189,7 @@ final class LastInput: @unchecked Sendable {
         return Array(UnsafeRawBufferPointer(start: memory + 8, count: Int(count)))
     }
 
-    func begin(_ input: [UInt8]) {
+    package func begin(_ input: [UInt8]) {
         let count = min(input.count, Self.size - 8)
         input.withUnsafeBytes { bytes in
             if let start = bytes.baseAddress { (memory + 8).copyMemory(from: start, byteCount: count) }

@@ -1,7 +1,6 @@
 import Foundation
+import Fuzz
 import Testing
-
-@testable import Fuzz
 
 /// Runs each target on its saved corpus and on a few hundred mutated inputs.
 ///

@@ -1,11 +1,10 @@
 import Crypto
 import Foundation
 import RelayCore
+import RelayGateways
 import Synchronization
 import TestSupport
 import Testing
-
-@testable import RelayGateways
 
 /// Obtaining and renewing certificates from a scripted ACME server, with a clock that only sleeping moves.
 @Suite(.timeLimit(.minutes(5)))

@@ -1,11 +1,10 @@
 import Crypto
 import Foundation
 import Records
+import RelayGateways
 import SwiftASN1
 import Synchronization
 import X509
-
-@testable import RelayGateways
 
 /// An ACME server in this process, which checks every signature and nonce and can be told to fail.
 final class ScriptedACMEServer: Sendable {

@@ -4,8 +4,6 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-@testable import ZoneKit
-
 /// Assets: uploaded before their records and only once, downloaded on demand.
 @Suite(.timeLimit(.minutes(15))) struct AssetTests {
     let relay: TestRelay

@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
 import HTTPTypes
-import Records
+package import Records
 import RelayCore
 import Synchronization
 
@@ -76,9 +76,9 @@ struct SignedRequest {
 /// The signed writes of the recent past, for replay protection.
 ///
 /// Bounded for each key.
-struct SeenSignatures {
+package struct SeenSignatures {
     /// The maximum number of entries per key; at its rate limit, a key cannot exceed it within the window.
-    static let perKey = 16_384
+    package static let perKey = 16_384
 
     private struct Seen {
         var dates: [UInt128: Timestamp] = [:]
@@ -88,10 +88,12 @@ struct SeenSignatures {
 
     private var keys: [String: Seen] = [:]
 
+    package init() {}
+
     /// Records one write of `key`; returns `false` if it is, or may be, a replay.
     ///
     /// `window`: the maximum age of a date.
-    mutating func isNew(
+    package mutating func isNew(
         _ fingerprint: UInt128,
         signed date: Timestamp,
         by key: String,

@@ -78,7 +78,7 @@ package struct ACMEClient: Sendable {
     }
 
     /// Returns the meaning of a `Retry-After` field: seconds, or a date (RFC 9110, section 10.2.3).
-    static func wait(_ field: String, now: Date) -> Duration? {
+    package static func wait(_ field: String, now: Date) -> Duration? {
         if let seconds = Int64(field) { return .seconds(min(max(seconds, 0), 31_536_000)) }
         let format = DateFormatter()
         format.locale = Locale(identifier: "en_US_POSIX")

@@ -50,7 +50,7 @@ package struct ACMEFault: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 extension ACMEFault {
-    static func unreachable(_ server: String, _ reason: String) -> Self {
+    package static func unreachable(_ server: String, _ reason: String) -> Self {
         Self(
             .unreachable,
             "The certificate authority at \(server) cannot be reached: \(reason).",
@@ -66,7 +66,7 @@ extension ACMEFault {
         )
     }
 
-    static func tooSlow(_ domain: String) -> Self {
+    package static func tooSlow(_ domain: String) -> Self {
         Self(
             .tooSlow,
             "The certificate authority did not complete the order for \(domain) within 5 minutes.",

@@ -48,7 +48,7 @@ package struct HTTPChallenge: Hashable, Sendable {
 }
 
 /// The objects of RFC 8555, section 7.1, with the members that the client uses.
-enum ACMEMessage {
+package enum ACMEMessage {
     struct Directory: Decodable {
         var newNonce: String
         var newAccount: String
@@ -64,9 +64,9 @@ enum ACMEMessage {
         var identifiers: [Identifier]
     }
 
-    struct Identifier: Codable {
+    package struct Identifier: Codable {
         var type = "dns"
-        var value: String
+        package var value: String
     }
 
     enum Status: String, Decodable {

@@ -18,6 +18,20 @@ package struct CertificateFolder: Sendable {
         package var nextAttempt: Date?
         /// Whether the certificate authority asked to wait until then, so that a restart must not try earlier.
         package var isRateLimited: Bool?
+
+        package init(
+            directory: String,
+            fault: String? = nil,
+            remedy: String? = nil,
+            nextAttempt: Date? = nil,
+            isRateLimited: Bool? = nil
+        ) {
+            self.directory = directory
+            self.fault = fault
+            self.remedy = remedy
+            self.nextAttempt = nextAttempt
+            self.isRateLimited = isRateLimited
+        }
     }
 
     package let domain: String
@@ -67,7 +81,7 @@ package struct CertificateFolder: Sendable {
         try write(Data((chain + end + key.pemRepresentation + "\n").utf8), to: certificatePath)
     }
 
-    func save(_ status: Status) throws(ACMEFault) {
+    package func save(_ status: Status) throws(ACMEFault) {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
         guard let content = try? encoder.encode(status) else { return }

@@ -1,6 +1,6 @@
 import Crypto
 import Foundation
-import GRDB
+package import GRDB
 package import Records
 package import RelayCore
 import Synchronization
@@ -11,7 +11,7 @@ import Synchronization
 /// connection writes, each change in a transaction of its own that is on disk when the call returns (WAL,
 /// `synchronous=FULL`). Another connection reads, so that a flush does not delay lookups.
 package final class AccountStore: Directory {
-    let writer: DatabaseQueue
+    package let writer: DatabaseQueue
     let reader: DatabaseQueue
     let time: TimeSource
     let random: RandomSource

@@ -4,7 +4,7 @@ import Records
 import RelayCore
 
 /// File operations for backups; copies are on disk when the call returns.
-struct BackupFiles {
+package struct BackupFiles {
     var disk: DiskCalls
 
     /// Returns the paths of the SQLite files in a data folder, the accounts' last.
@@ -51,7 +51,7 @@ struct BackupFiles {
     }
 
     /// Returns the hash and the length of a file, which is read in pieces.
-    static func checksum(of path: String) throws -> (hex: String, bytes: Int64) {
+    package static func checksum(of path: String) throws -> (hex: String, bytes: Int64) {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure(path) }
         defer { close(descriptor) }

@@ -187,7 +187,7 @@ package struct WALCheck: Sendable {
     }
 
     /// Returns the size in bytes; `nil` if there is no such file.
-    static func size(of path: String) -> Int? {
+    package static func size(of path: String) -> Int? {
         var facts = stat()
         return stat(path, &facts) == 0 ? Int(facts.st_size) : nil
     }

@@ -1,11 +1,11 @@
 import Foundation
-import GRDB
+package import GRDB
 import GRDBSQLite
-import Records
+package import Records
 import Synchronization
 
 /// Runs long queries, a few at a time, away from the threads that answer all other requests.
-final class SlowQueryExecutor: TaskExecutor {
+package final class SlowQueryExecutor: TaskExecutor {
     static let shared = SlowQueryExecutor()
 
     private let queue = OperationQueue()
@@ -14,19 +14,19 @@ final class SlowQueryExecutor: TaskExecutor {
     private let most: Int
 
     /// At most `most` queries may run or wait: they take seconds each, and no client would wait for more.
-    init(most: Int = 32) {
+    package init(most: Int = 32) {
         self.most = most
         queue.name = "zonecast long queries"
         queue.maxConcurrentOperationCount = max(1, ProcessInfo.processInfo.activeProcessorCount / 2)
     }
 
-    func enqueue(_ job: consuming ExecutorJob) {
+    package func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         queue.addOperation { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 
     /// Runs `body` when it is its turn.
-    func run<Result>(_ body: () throws(RelayError) -> Result) async throws(RelayError) -> Result {
+    package func run<Result>(_ body: () throws(RelayError) -> Result) async throws(RelayError) -> Result {
         let hasRoom = count.withLock { count in
             guard count < most else { return false }
             count += 1
@@ -48,12 +48,12 @@ final class SlowQueryExecutor: TaskExecutor {
 ///
 /// SQLite calls a handler every few thousand steps of its virtual machine. After the deadline the statement fails with
 /// `SQLITE_INTERRUPT`. See Reliability.md, "Limits".
-enum QueryTimeLimit {
+package enum QueryTimeLimit {
     /// The longest a query may take.
-    static let query = Duration.seconds(5)
+    package static let query = Duration.seconds(5)
 
     /// Runs `body`, whose statements on `database` are interrupted after `limit`.
-    static func limited<Result>(
+    package static func limited<Result>(
         to limit: Duration = query,
         on database: Database,
         _ body: () throws -> Result

@@ -1,11 +1,11 @@
-import GRDB
+package import GRDB
 import Records
 import RelayCore
 import Wire
 
 /// Reads one committed state of a SQLite store; valid for one access.
-class SQLiteReader: StoreReader {
-    let database: Database
+package class SQLiteReader: StoreReader {
+    package let database: Database
     let connection: StoreConnection?
     var names: StoreNames
     let committedSchema: Schema
@@ -145,7 +145,7 @@ class SQLiteReader: StoreReader {
     /// The condition for an owner's live zones.
     ///
     /// It mentions `name` so that SQLite uses the partial index of live zones: an owner may have far more ended zones.
-    static let living = "owner = ? AND name >= '' AND deleted = 0"
+    package static let living = "owner = ? AND name >= '' AND deleted = 0"
 
     func liveZones(of owner: UserID) throws(RelayError) -> [Zone] {
         try zones(of: owner, "WHERE \(Self.living) ORDER BY last_change")
@@ -156,7 +156,7 @@ class SQLiteReader: StoreReader {
     }
 
     /// Selects an owner's zones that ended after a change.
-    static let ended = "SELECT id FROM zone_row WHERE owner = ?1 AND deleted = 1 AND ended > ?2"
+    package static let ended = "SELECT id FROM zone_row WHERE owner = ?1 AND deleted = 1 AND ended > ?2"
 
     func lastDeletion(ofZonesOf owner: UserID) throws(RelayError) -> UInt64 {
         try attempt {
@@ -181,7 +181,7 @@ class SQLiteReader: StoreReader {
     }
 
     /// The condition for an ended zone with a given identity and name.
-    static let endedOne = "identity = ? AND owner = ? AND name = ? AND deleted = 1"
+    package static let endedOne = "identity = ? AND owner = ? AND name = ? AND deleted = 1"
 
     func zoneCount(of owner: UserID) throws(RelayError) -> Int {
         try attempt {

@@ -26,7 +26,7 @@ package final class SQLiteStore: Store {
     /// Shorter than a command takes to exit after its commit, so that a script never sees the old schema.
     private static let schemaAge = Duration.milliseconds(20)
 
-    let connections: StoreConnections
+    package let connections: StoreConnections
     /// Whether other processes may change the file.
     private let isShared: Bool
     /// Whether reads may run on any thread.

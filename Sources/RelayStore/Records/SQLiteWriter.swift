@@ -5,7 +5,7 @@ import RelayCore
 /// The state that the next commit creates.
 ///
 /// Lives for one transaction, on the commit thread.
-final class SQLiteWriter: SQLiteReader, StoreWriter {
+package final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Cached facts that the writer need not read from the file, because only the writer changes it.
     struct Cache {
         var schema: Schema

@@ -1,6 +1,6 @@
 import CSQLiteSettings
 import Foundation
-import GRDB
+package import GRDB
 import GRDBSQLite
 import Synchronization
 
@@ -9,7 +9,7 @@ import Synchronization
 /// GRDB's pool is not used: for each access it parses SQL to begin and end a transaction, reads the schema's version
 /// and searches its connections, which costs several times what SQLite needs to find a record. Here a read costs two
 /// cached statements.
-final class StoreConnections: Sendable {
+package final class StoreConnections: Sendable {
     private let writer: StoreConnection
     /// `nil` in memory.
     private let log: WriteAheadLog?
@@ -170,7 +170,7 @@ final class StoreConnections: Sendable {
     }
 
     /// Runs `body` in a transaction, and returns when it is on disk; rolls back if `body` throws.
-    func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
+    package func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         try write { database, _ in try body(database) }
     }
 

@@ -1,15 +1,15 @@
 import GRDB
-import Records
+package import Records
 
 /// A failure of a store's file.
-enum StoreFailure: Error {
+package enum StoreFailure: Error {
     /// The file is inconsistent.
     case damaged(String)
     /// An earlier commit could not be made durable: the state of the disk is unknown until the process starts again.
     case stopped
 
     /// Returns the error for the request that met the failure; it does not reveal the cause.
-    static func relayError(for error: any Error) -> RelayError {
+    package static func relayError(for error: any Error) -> RelayError {
         if isDamage(error) {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
         }

@@ -11,11 +11,11 @@ import RelayCore
 /// the runs in which a zone has changes, so that a zone's feed skips all others. The index by name starts with the name
 /// for that reason too: with the zone first, a commit for 64 zones would write 64 of its pages instead of one. Code
 /// that reads a whole zone goes through the zone's runs.
-enum StoreLayout {
+package enum StoreLayout {
     /// The run of a change is `change >> runShift`.
     static let runShift: UInt64 = 11
 
-    static let file = FileLayout(
+    package static let file = FileLayout(
         tables: zones + records + schema + indexes + subscriptions + references + quota + writes + SharingLayout.tables
     )
 

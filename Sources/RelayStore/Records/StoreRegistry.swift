@@ -1,14 +1,14 @@
-import Records
+package import Records
 import RelayCore
 import Synchronization
 
 /// A lock held while one store is opened or closed, so that the others are not delayed.
-final class StoreOpeningLock: Sendable {
+package final class StoreOpeningLock: Sendable {
     let mutex = Mutex(())
 }
 
 /// The open stores of a folder, in the order of their last use.
-struct StoreRegistry: ~Copyable {
+package struct StoreRegistry: ~Copyable {
     fileprivate struct Entry {
         let lock = StoreOpeningLock()
         var store: SQLiteStore?
@@ -32,6 +32,8 @@ struct StoreRegistry: ~Copyable {
     /// How many stores have been closed to make room.
     private(set) var closedCount = 0
 
+    package init() {}
+
     /// Returns the store if it is open; `isUse` is whether the call counts as a use.
     mutating func store(of home: ContainerEnvironment, isUse: Bool) -> SQLiteStore? {
         if let latest, latest.home == home { return latest.store }
@@ -48,7 +50,7 @@ struct StoreRegistry: ~Copyable {
     }
 
     /// Returns the lock of a store, always the same: with two locks, one file could be opened twice.
-    mutating func lock(of home: ContainerEnvironment) -> StoreOpeningLock {
+    package mutating func lock(of home: ContainerEnvironment) -> StoreOpeningLock {
         if let lock = entries[home]?.lock { return lock }
         let entry = Entry()
         entries[home] = entry
@@ -62,7 +64,7 @@ struct StoreRegistry: ~Copyable {
     var openStores: [SQLiteStore] { entries.values.compactMap(\.store) }
 
     /// The stores that are open or have been, without those that could not be opened.
-    var usedHomes: [ContainerEnvironment] { entries.filter { $0.value.isUsed }.map(\.key) }
+    package var usedHomes: [ContainerEnvironment] { entries.filter { $0.value.isUsed }.map(\.key) }
 
     var locks: [(ContainerEnvironment, StoreOpeningLock)] { entries.map { ($0.key, $0.value.lock) } }
 
@@ -151,7 +153,7 @@ struct StoreRegistry: ~Copyable {
     // MARK: Assets
 
     /// The stores whose assets must be searched: the open ones, and those used since their last search.
-    var homesWithAssets: [(home: ContainerEnvironment, use: Int)] {
+    package var homesWithAssets: [(home: ContainerEnvironment, use: Int)] {
         entries.compactMap { home, entry in
             let isDue = entry.store != nil || (entry.isUsed && entry.sweptUse != entry.lastUse)
             return isDue && !isHeld(home) ? (home, entry.lastUse) : nil

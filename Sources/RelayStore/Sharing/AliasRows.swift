@@ -97,7 +97,7 @@ extension SQLiteWriter {
     }
 
     /// Selects those shares; `?1` is the zone's number, `?2` the name.
-    static func sharesWithAlias(_ column: StaticString) -> String {
+    package static func sharesWithAlias(_ column: StaticString) -> String {
         """
         SELECT DISTINCT s.id FROM share s JOIN share_alias a ON a.share = s.id AND a.\(column) = ?2
         WHERE s.zone = ?1 AND s.has_aliases = 1

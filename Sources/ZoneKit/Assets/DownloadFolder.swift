@@ -42,7 +42,7 @@ package final class DownloadFolder: Sendable {
     /// - Parameters:
     ///   - parent: The parent folder, which also contains the folders of other processes.
     ///   - capacity: The number of bytes above which unused files are deleted, least recently used first.
-    init(in parent: URL = FileManager.default.temporaryDirectory, capacity: Int64 = 256 << 20) {
+    package init(in parent: URL = FileManager.default.temporaryDirectory, capacity: Int64 = 256 << 20) {
         url = parent.appendingPathComponent(Self.prefix + UUID().uuidString, isDirectory: true)
         self.capacity = capacity
     }
@@ -54,7 +54,7 @@ package final class DownloadFolder: Sendable {
     }
 
     /// Returns the file for a content, whether it has been downloaded or not.
-    func file(named name: String) -> File {
+    package func file(named name: String) -> File {
         state.withLock { state in
             var entry = state.entries[name] ?? Entry()
             let file = entry.file ?? File(url.appendingPathComponent(name))
@@ -66,7 +66,7 @@ package final class DownloadFolder: Sendable {
     }
 
     /// Creates the folder if it does not exist, for example because a cleanup of temporary files has deleted it.
-    func prepare() throws {
+    package func prepare() throws {
         let isNew = try state.withLock { state in
             guard state.lock == nil else { return false }
             state.lock = try Self.makeLocked(url)
@@ -77,7 +77,7 @@ package final class DownloadFolder: Sendable {
     }
 
     /// Updates the size of a file, and deletes unused files if the cache is too large.
-    func changed(_ file: File) {
+    package func changed(_ file: File) {
         let bytes = Self.size(file.url) + Self.size(file.part)
         state.withLock { state in
             let name = file.url.lastPathComponent

@@ -47,7 +47,7 @@ extension CKSyncEngine {
     /// Add a change to have it sent; an engine that synchronizes automatically sends it at once. The last change of
     /// each record and each zone replaces earlier ones. May be used from any thread, and inside the delegate.
     public final class State: Sendable {
-        struct Contents: Sendable {
+        package struct Contents: Sendable {
             var outbox = Outbox()
             var zones = PendingZones()
             /// Changes that the relay has answered, but whose event the delegate has not received yet.
@@ -78,7 +78,7 @@ extension CKSyncEngine {
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 
             /// The number of record names from fetches in the state.
-            var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
+            package var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
 
             /// Returns the remaining delay in seconds, at most the original delay.
             func remainingDelay(at now: Date) -> TimeInterval {
@@ -389,7 +389,7 @@ extension CKSyncEngine.State.Serialization {
         self.listings = listings.isEmpty ? nil : listings
     }
 
-    var contents: CKSyncEngine.State.Contents {
+    package var contents: CKSyncEngine.State.Contents {
         var contents = CKSyncEngine.State.Contents()
         let tokens = zones.compactMap { zone in zone.token.map { (zone.zone, $0) } }
         contents.feed = FeedState(

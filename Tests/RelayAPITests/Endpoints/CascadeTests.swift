@@ -2,11 +2,10 @@ import Dispatch
 import GRDB
 import Records
 import RelayCore
+import RelayStore
 import Synchronization
 import Testing
 import Wire
-
-@testable import RelayStore
 
 /// DELETE_SELF cascades: how many records are in memory at a time, and how often they are looked up.
 @Suite struct CascadeTests {

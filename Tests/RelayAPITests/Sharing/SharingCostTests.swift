@@ -2,11 +2,10 @@ import Dispatch
 import GRDB
 import Records
 import RelayCore
+import RelayStore
 import Synchronization
 import Testing
 import Wire
-
-@testable import RelayStore
 
 /// The cost of sharing in statements: none per record of a page, and none per participant of a save.
 @Suite struct SharingCostTests {

@@ -7,8 +7,6 @@ import RelayCore
 import RelayStore
 import Testing
 
-@testable import RelayAPI
-
 @Suite struct SignedRequestTests {
     let world: SignInWorld
     let key = P256.Signing.PrivateKey()

@@ -1,10 +1,9 @@
 import GRDB
 import Records
 import RelayCore
+import RelayStore
 import Synchronization
 import Testing
-
-@testable import RelayStore
 
 /// Operators' links and sessions, under a clock that the test advances.
 @Suite struct OperatorStoreTests {

@@ -2,10 +2,9 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
+import RelayStore
 import TestSupport
 import Testing
-
-@testable import RelayStore
 
 @Suite struct FileLayoutTests {
     private let folder = ScratchFolder()

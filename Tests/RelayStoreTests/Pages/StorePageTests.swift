@@ -2,11 +2,10 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
+import RelayStore
 import Synchronization
 import TestSupport
 import Testing
-
-@testable import RelayStore
 
 /// A store's file: the checksums of its pages, and changes by other programs.
 @Suite struct StorePageTests {

@@ -1,9 +1,8 @@
 import Dispatch
 import GRDB
 import Records
+import RelayStore
 import Testing
-
-@testable import RelayStore
 
 /// The queue of long queries.
 @Suite struct SlowQueryExecutorTests {

@@ -1,11 +1,10 @@
 import Foundation
 import Records
 import RelayCore
+import RelayStore
 import Synchronization
 import TestSupport
 import Testing
-
-@testable import RelayStore
 
 /// More containers than may be open at once: clients do not notice that a store was closed meanwhile.
 @Suite struct ManyStoresTests {

@@ -8,8 +8,6 @@ import TestSupport
 import Testing
 import Wire
 
-@testable import RelayStore
-
 @Suite struct SQLiteStoreTests {
     private let user = UserID("_00000000000000000000000000000001")
 

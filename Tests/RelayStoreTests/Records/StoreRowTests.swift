@@ -4,8 +4,6 @@ import RelayCore
 import RelayStore
 import Testing
 
-@testable import RelayStore
-
 @Suite struct AliasIndexTests {
     /// A participant may use thousands of names in one request, and each is looked up in both directions.
     @Test func aNameIsFoundByIndexInBothDirections() throws {

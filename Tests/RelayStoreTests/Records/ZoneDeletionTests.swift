@@ -5,8 +5,6 @@ import RelayCore
 import RelayStore
 import Testing
 
-@testable import RelayStore
-
 /// Deleted zones, which are remembered for clients that knew them.
 @Suite struct ZoneDeletionTests {
     private let user = UserID("_0000000000000000000000000000000a")

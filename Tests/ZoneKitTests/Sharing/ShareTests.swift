@@ -4,8 +4,6 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-@testable import ZoneKit
-
 /// Shares at the level of the wire, with scripted answers.
 @Suite struct ShareTests {
     private let zoneID = CKRecordZone.ID(zoneName: "Notes")

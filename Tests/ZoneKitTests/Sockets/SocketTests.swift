@@ -9,9 +9,8 @@ import Synchronization
 import TestSupport
 import Testing
 import Wire
+import ZoneKit
 import ZoneTesting
-
-@testable import ZoneKit
 
 /// The system's sockets and the notice client, with an independent server implementation.
 @Suite(.timeLimit(.minutes(15))) struct SocketTests {

@@ -4,8 +4,6 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-@testable import ZoneKit
-
 /// A device that saved before its first fetch.
 ///
 /// Its program handles only Apple's events.
