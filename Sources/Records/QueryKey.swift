@@ -80,7 +80,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         case .int64(let number): self = .number(number)
         // 0.0 and -0.0 are equal.
         case .double(let number): self = .real(number == 0 ? 0 : number)
-        case .timestamp(let moment): self = .number(moment.milliseconds)
+        case .timestamp(let timestamp): self = .number(timestamp.milliseconds)
         case .bytes(let bytes): self = .bytes(Self.shortened(bytes))
         case .reference(let reference): self = .text(Self.shortened(reference.recordName))
         case .location(let location): self = .number(Int64(location.cell))

@@ -176,8 +176,8 @@ package struct FetchRound: Sendable {
         _ state: inout FeedState
     ) -> [Effect] {
         guard var progress = inFlight[zone] else { return [] }
-        let asked = progress.tokenAfterFailure ?? state.zoneTokens[zone]
-        let isSound = progress.accepts(token, after: asked, moreComing: moreComing)
+        let requested = progress.tokenAfterFailure ?? state.zoneTokens[zone]
+        let isSound = progress.accepts(token, after: requested, moreComing: moreComing)
         progress.failure = progress.failure ?? failure
         // A token covers everything before it. A missing record does not delay the records after it, but the stored
         // token stays before it, so that the next fetch of the zone requests it again with everything after it.

@@ -313,8 +313,8 @@ package struct SyncSchedule: Sendable {
 
     private func sendDue(_ now: Instant) -> Instant? {
         guard hasPending, !sendState.isBusy, !fetchesBeforeSending else { return nil }
-        let settled = lastSendBegan.map { $0 + settings.coalescing } ?? now
+        let coalesced = lastSendBegan.map { $0 + settings.coalescing } ?? now
         let zonesDue = waitsForZones ? zoneSendStates.values.compactMap(\.notBefore).min() : nil
-        return max(settled, zonesDue ?? now, sendState.notBefore ?? now, databaseNotBefore ?? now)
+        return max(coalesced, zonesDue ?? now, sendState.notBefore ?? now, databaseNotBefore ?? now)
     }
 }

@@ -17,7 +17,7 @@ extension RouteEntry {
 private func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let zone = try context.zone(of: context.body)
-    let asked = try context.items("tokens", of: context.body).map { token in
+    let requested = try context.items("tokens", of: context.body).map { token in
         let type = try token.required("recordType").string()
         let field = try token.required("fieldName").string()
         guard NameRules.isIdentifier(type), NameRules.isIdentifier(field) else {
@@ -32,9 +32,9 @@ private func requestUploads(_ context: RequestContext) throws -> EndpointAnswer 
         guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         // Unsaved uploads count towards the owner's quota, so only users who may save records may upload.
         if let view = found.view, !view.shares.contains(where: { $0.permission == .readWrite }) { throw .accessDenied }
-        for token in asked { try context.checkUpload(ofType: token.type, named: token.name, in: found, reader) }
+        for token in requested { try context.checkUpload(ofType: token.type, named: token.name, in: found, reader) }
         let room = try quota.room(in: zone, by: database.scope, from: reader)
-        return (room, try context.readableAssets(asked.compactMap(\.known), in: found, by: user, reader))
+        return (room, try context.readableAssets(requested.compactMap(\.known), in: found, by: user, reader))
     }
     if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
     let upload = Upload(
@@ -47,7 +47,7 @@ private func requestUploads(_ context: RequestContext) throws -> EndpointAnswer 
     let base = context.authentication.signIn.base
     return EndpointAnswer { writer in
         writer.key("tokens")
-        writer.array(asked) { writer, token in
+        writer.array(requested) { writer, token in
             writer.object {
                 $0.member("recordName", token.name)
                 $0.member("fieldName", token.field)
@@ -67,24 +67,24 @@ private func requestUploads(_ context: RequestContext) throws -> EndpointAnswer 
 /// See Wire.md, "Asset operations".
 private func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
-    let asked = try context.items("assets", of: context.body).map { item in
+    let requested = try context.items("assets", of: context.body).map { item in
         (name: try item.required("recordName").string(), field: try item.required("fieldName").string())
     }
     let zone = try context.zone(of: context.body)
-    let lookup = LookupRecords(asked.map(\.name), in: zone, of: context.database)
+    let lookup = LookupRecords(requested.map(\.name), in: zone, of: context.database)
     var found: [Result<Asset, RelayError>] = []
     try context.store.read { reader throws(RelayError) in
         try lookup.visit(from: reader) { place, record in
-            found.append(record.flatMap { context.assets(in: $0, field: asked[place].field) })
+            found.append(record.flatMap { context.assets(in: $0, field: requested[place].field) })
         }
     }
     return EndpointAnswer { writer in
         writer.key("assets")
-        writer.array(zip(asked, found)) { writer, item in
-            let (asked, asset) = item
+        writer.array(zip(requested, found)) { writer, item in
+            let (requested, asset) = item
             writer.object { object in
-                object.member("recordName", asked.name)
-                object.member("fieldName", asked.field)
+                object.member("recordName", requested.name)
+                object.member("fieldName", requested.field)
                 switch asset {
                 case .success(let asset):
                     object.member("fileChecksum", asset.fileChecksum)

@@ -46,8 +46,8 @@ private func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
 private func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     guard !context.isGet else { return noUsers() }
-    let asked = try context.items("lookupInfos", of: context.body).map { try LookupInfo($0) }
-    return try find(asked, context) { writer, info, profile in
+    let requested = try context.items("lookupInfos", of: context.body).map { try LookupInfo($0) }
+    return try find(requested, context) { writer, info, profile in
         writer.identity(of: profile.user, profile.shownName)
         writer.key("lookupInfo")
         writer.object { info.write(to: &$0) }
@@ -59,10 +59,10 @@ private func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
 /// See Wire.md, "User operations".
 private func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
-    let asked = try context.items("users", of: context.body).map { user in
+    let requested = try context.items("users", of: context.body).map { user in
         LookupInfo(emailAddress: try user.required("emailAddress").string())
     }
-    return try find(asked, context) { writer, info, profile in
+    return try find(requested, context) { writer, info, profile in
         writer.userDictionary(of: profile.user, profile.shownName)
         if let address = info.emailAddress { writer.member("emailAddress", address) }
     }
@@ -73,10 +73,10 @@ private func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAns
 /// See Wire.md, "User operations".
 private func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
-    let asked = try context.items("users", of: context.body).map { user in
+    let requested = try context.items("users", of: context.body).map { user in
         LookupInfo(userRecordName: try user.required("userRecordName").string())
     }
-    return try find(asked, context) { writer, _, profile in
+    return try find(requested, context) { writer, _, profile in
         writer.userDictionary(of: profile.user, profile.shownName)
     }
 }
@@ -151,16 +151,16 @@ private func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 private func find(
-    _ asked: [LookupInfo],
+    _ requested: [LookupInfo],
     _ context: RequestContext,
     _ write: @escaping (inout JSONWriter, LookupInfo, UserProfile) -> Void
 ) throws -> EndpointAnswer {
-    let (lookups, caller) = (asked.map(\.lookup), try context.signedInUser())
+    let (lookups, caller) = (requested.map(\.lookup), try context.signedInUser())
     let profiles = try context.authenticator.profiles(matching: lookups.compactMap { $0 }, in: context.home)
     return EndpointAnswer { writer in
         writer.key("users")
         writer.array(Discovery.find(lookups, among: profiles, by: caller)) { writer, found in
-            writer.object { write(&$0, asked[found.index], found.profile) }
+            writer.object { write(&$0, requested[found.index], found.profile) }
         }
     }
 }

@@ -28,21 +28,21 @@ struct LongPollToken: Hashable, Sendable {
         }
 
         func text(of token: LongPollToken, in home: ContainerEnvironment) -> String {
-            let said = token.encoded
-            return Base64URL.encode(said) + "." + Base64URL.encode(tag(over: said, home))
+            let content = token.encoded
+            return Base64URL.encode(content) + "." + Base64URL.encode(tag(over: content, home))
         }
 
         /// Returns the token; `nil` if this relay has not issued it for this container.
         func token(_ text: String, in home: ContainerEnvironment) -> LongPollToken? {
             let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-            guard text.utf8.count <= 2_048, parts.count == 2, let said = Base64URL.decode(parts[0].utf8),
-                let shown = Base64URL.decode(parts[1].utf8), ConstantTime.areEqual(tag(over: said, home), shown)
+            guard text.utf8.count <= 2_048, parts.count == 2, let content = Base64URL.decode(parts[0].utf8),
+                let shown = Base64URL.decode(parts[1].utf8), ConstantTime.areEqual(tag(over: content, home), shown)
             else { return nil }
-            return LongPollToken(said)
+            return LongPollToken(content)
         }
 
-        private func tag(over said: [UInt8], _ home: ContainerEnvironment) -> [UInt8] {
-            Array(HMAC<SHA256>.authenticationCode(for: said + Array(" \(home)".utf8), using: key))
+        private func tag(over content: [UInt8], _ home: ContainerEnvironment) -> [UInt8] {
+            Array(HMAC<SHA256>.authenticationCode(for: content + Array(" \(home)".utf8), using: key))
         }
     }
 }
@@ -66,8 +66,8 @@ extension LongPollToken {
         return writer.bytes
     }
 
-    private init?(_ said: [UInt8]) {
-        guard let json = try? JSONDocument(parsing: said).root, let id = try? json["i"]?.string(),
+    private init?(_ content: [UInt8]) {
+        guard let json = try? JSONDocument(parsing: content).root, let id = try? json["i"]?.string(),
             let user = try? json["u"]?.string(), let device = try? json["d"]?.string(),
             let expires = try? json["e"]?.int64()
         else { return nil }

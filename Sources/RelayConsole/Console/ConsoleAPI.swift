@@ -395,11 +395,11 @@ extension ConsoleAPI {
 
         var quota: ContainerQuota {
             get throws {
-                let asked = [privateBytes, publicRecords, publicAssets, publicTransfer]
-                guard asked.allSatisfy({ $0 ?? 0 >= 0 }) else {
+                let sizes = [privateBytes, publicRecords, publicAssets, publicTransfer]
+                guard sizes.allSatisfy({ $0 ?? 0 >= 0 }) else {
                     throw ConsoleRefusal("A quota must be a number of bytes or empty.")
                 }
-                let bounds = asked.map { $0 == 0 ? .max : $0 }
+                let bounds = sizes.map { $0 == 0 ? .max : $0 }
                 return ContainerQuota(
                     privateBytes: bounds[0],
                     publicRecords: bounds[1],

@@ -51,9 +51,9 @@ struct ConsoleDownloads: Sendable {
 
     private func offer() async throws -> DownloadTicket {
         let (person, secret) = try signedIn()
-        let asked = try JSONDecoder().decode(DownloadRequest.self, from: Data(request.body))
-        let backup = try ConsoleAPI.backup(asked.name, parts)
-        try await guardian.confirm(person, asked.password, parts.accounts, from: request.remoteAddress)
+        let requested = try JSONDecoder().decode(DownloadRequest.self, from: Data(request.body))
+        let backup = try ConsoleAPI.backup(requested.name, parts)
+        try await guardian.confirm(person, requested.password, parts.accounts, from: request.remoteAddress)
         let ticket = guardian.tickets.issue(for: backup.name, to: secret, at: parts.time.now())
         return DownloadTicket(ticket: ticket, bytes: try BackupArchive(backup).length, file: backup.name + ".tar")
     }

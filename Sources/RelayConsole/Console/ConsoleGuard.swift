@@ -56,11 +56,11 @@ final class ConsoleGuard: Sendable {
     /// Returns `true` without a cookie; the request is then refused because there is no session.
     static func hasSessionToken(_ request: APIRequest) -> Bool {
         guard let secret = secret(of: request) else { return true }
-        guard let headerName, let said = request.headers[headerName].flatMap({ Base64URL.decode($0.utf8) }) else {
+        guard let headerName, let code = request.headers[headerName].flatMap({ Base64URL.decode($0.utf8) }) else {
             return false
         }
         let key = SymmetricKey(data: Data(secret.utf8))
-        return HMAC<SHA256>.isValidAuthenticationCode(said, authenticating: changes, using: key)
+        return HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: changes, using: key)
     }
 
     private static let changes = Array("changes by the console's page".utf8)

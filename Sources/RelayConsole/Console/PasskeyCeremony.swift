@@ -100,15 +100,16 @@ struct PasskeyCeremony: Sendable {
     }
 
     private func check(_ clientData: [UInt8], type: String, _ isIssued: ([UInt8]) -> Bool) throws(Fault) {
-        guard let said = try? JSONDecoder().decode(ClientData.self, from: Data(clientData)), said.type == type else {
+        guard let content = try? JSONDecoder().decode(ClientData.self, from: Data(clientData)), content.type == type
+        else {
             throw Fault(reason: "The browser's response does not match the request.")
         }
-        guard said.origin == origin, said.crossOrigin != true else {
+        guard content.origin == origin, content.crossOrigin != true else {
             throw Fault(
-                reason: "The page is at \(said.origin), but the relay expects \(origin): set public-url."
+                reason: "The page is at \(content.origin), but the relay expects \(origin): set public-url."
             )
         }
-        guard let challenge = Base64URL.decode(said.challenge.utf8), isIssued(challenge) else {
+        guard let challenge = Base64URL.decode(content.challenge.utf8), isIssued(challenge) else {
             throw Fault(reason: "The request has expired. Retry.")
         }
     }
@@ -177,8 +178,8 @@ final class PasskeyChallenges: Sendable {
     /// Returns a new challenge: 16 random bytes, the time of its expiry, and an HMAC.
     func issue(at now: Timestamp) -> [UInt8] {
         let end = (now + Self.lifetime).milliseconds
-        let said = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
-        return said + seal(said)
+        let content = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
+        return content + seal(content)
     }
 
     /// Returns whether a challenge was issued by this relay and is unused, and marks it as used.
@@ -195,5 +196,7 @@ final class PasskeyChallenges: Sendable {
         }
     }
 
-    private func seal(_ said: [UInt8]) -> [UInt8] { Array(HMAC<SHA256>.authenticationCode(for: said, using: key)) }
+    private func seal(_ content: [UInt8]) -> [UInt8] {
+        Array(HMAC<SHA256>.authenticationCode(for: content, using: key))
+    }
 }

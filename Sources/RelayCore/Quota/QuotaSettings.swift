@@ -152,9 +152,9 @@ package struct CalendarMonth: Hashable, Sendable {
 
     package init(number: Int) { self.number = number }
 
-    package init(of moment: Timestamp) {
+    package init(of timestamp: Timestamp) {
         // Days in eras of 400 years, each year beginning in March so that the leap day comes last: Hinnant's civil_from_days.
-        let days = Int(moment.milliseconds.floorDivided(by: 86_400_000)) + 719_468
+        let days = Int(timestamp.milliseconds.floorDivided(by: 86_400_000)) + 719_468
         let era = days.floorDivided(by: 146_097)
         let dayOfEra = days - era * 146_097
         let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365

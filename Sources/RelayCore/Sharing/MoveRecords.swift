@@ -103,15 +103,15 @@ package struct MoveRecords: Sendable {
         guard from != nil || deletesSource else { throw .zoneNotFound }
         let to = try writer.zone(destination)
         if to == nil { try checkNewZone(in: writer) }
-        let asked = if let items { items } else { try all(of: from, in: writer) }
+        let requested = if let items { items } else { try all(of: from, in: writer) }
         var move = MovePlan(request: self, source: from, destination: to)
-        try move.load(asked, from: writer)
-        var outcomes = asked.map { move.decide($0) }
-        let moving = asked.indices.filter { outcomes[$0].error == nil && move.moving[asked[$0].name] != nil }
-        let ends = try move.crossZoneReferences(of: moving.map { asked[$0].name }, in: writer)
+        try move.load(requested, from: writer)
+        var outcomes = requested.map { move.decide($0) }
+        let moving = requested.indices.filter { outcomes[$0].error == nil && move.moving[requested[$0].name] != nil }
+        let ends = try move.crossZoneReferences(of: moving.map { requested[$0].name }, in: writer)
         for index in moving {
-            guard let end = ends[asked[index].name] else { continue }
-            outcomes[index] = .failed(name: asked[index].name, .referenceAcrossZones(end), server: nil)
+            guard let end = ends[requested[index].name] else { continue }
+            outcomes[index] = .failed(name: requested[index].name, .referenceAcrossZones(end), server: nil)
         }
         if deletesSource, let from, try live(in: from, writer).contains(where: { move.moving[$0.name] == nil }) {
             throw .badRequest("The source still holds other records. Move them too, or do not delete it.")
@@ -170,8 +170,10 @@ package struct MoveRecords: Sendable {
             if deletesSource {
                 try writer.deleteZone(try writer.zone(source) ?? from, by: device)
             } else {
-                let gone = Self.leaving(sorted).compactMap { move.moving[$0.name] }.map { departure(of: $0, writer) }
-                try writer.put(gone, replacing: move.moving, in: try writer.zone(source) ?? from, by: device)
+                let departures = Self.leaving(sorted).compactMap { move.moving[$0.name] }.map {
+                    departure(of: $0, writer)
+                }
+                try writer.put(departures, replacing: move.moving, in: try writer.zone(source) ?? from, by: device)
             }
         }
         return Result(

@@ -48,9 +48,9 @@ package struct ShareEdit: Sendable {
         if permission == .none { changed = share.changingPublicPermission(to: .none).share }
         if let given = input.participants {
             // The client's list may still contain participants whom closing the public link has just removed.
-            let gone = Set(share.participants.map(\.id)).subtracting(changed.participants.map(\.id))
+            let removed = Set(share.participants.map(\.id)).subtracting(changed.participants.map(\.id))
             changed.participants = try participants(
-                given.filter { input in input.id.map { !gone.contains($0) } ?? true },
+                given.filter { input in input.id.map { !removed.contains($0) } ?? true },
                 of: changed,
                 mayChange: permission == .none
             )
@@ -72,8 +72,8 @@ package struct ShareEdit: Sendable {
                 share.blocked.append(user)
                 share.participants.removeAll { $0.user == user && $0.isNamed }
             }
-            let gone = Set(input.denied + input.blocked)
-            share.requesters.removeAll { gone.contains($0.recordName) }
+            let removed = Set(input.denied + input.blocked)
+            share.requesters.removeAll { removed.contains($0.recordName) }
             guard share.blocked.count <= Share.requesterLimit else { throw .tooManyBlocked }
         }
         let invited = Set(share.participants.filter(\.isNamed).compactMap(\.user))

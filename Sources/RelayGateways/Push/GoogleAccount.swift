@@ -57,9 +57,9 @@ package struct GoogleAccount: Sendable {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         let head = Base64URL.encode(try encoder.encode(Head(kid: keyID)))
         let claims = Claims(iss: email, aud: tokenAddress, iat: issued, exp: issued + 3_600)
-        let said = head + "." + Base64URL.encode(try encoder.encode(claims))
-        let signature = try key.signature(for: Data(said.utf8), padding: .insecurePKCS1v1_5)
-        return said + "." + Base64URL.encode(signature.rawRepresentation)
+        let detail = head + "." + Base64URL.encode(try encoder.encode(claims))
+        let signature = try key.signature(for: Data(detail.utf8), padding: .insecurePKCS1v1_5)
+        return detail + "." + Base64URL.encode(signature.rawRepresentation)
     }
 }
 
@@ -122,9 +122,9 @@ final class FCMSender: Sendable {
         guard response.status.code == 200,
             let granted = try? JSONDecoder().decode(Granted.self, from: Data(body.readableBytesView))
         else {
-            let said = "Google's sign-in answered \(response.status.code): \(String(buffer: body).prefix(200))"
+            let detail = "Google's sign-in answered \(response.status.code): \(String(buffer: body).prefix(200))"
             let mayPass = response.status.code == 429 || response.status.code >= 500
-            return .failure(Refused(outcome: mayPass ? .later(nil, said) : .refused(said)))
+            return .failure(Refused(outcome: mayPass ? .later(nil, detail) : .refused(detail)))
         }
         let life = max(60, min(granted.expires_in ?? 3_600, 3_600) - 300)
         token.withLock { $0 = (granted.access_token, now + .seconds(life)) }
@@ -165,7 +165,7 @@ final class FCMSender: Sendable {
     }
 
     private func outcome(_ response: HTTPClientResponse, _ body: String) -> PushOutcome {
-        let said = "The push service answered \(response.status.code): \(body.prefix(200))"
+        let detail = "The push service answered \(response.status.code): \(body.prefix(200))"
         switch response.status.code {
         case 200..<300: return .taken
         case 404 where body.contains("UNREGISTERED"): return .gone
@@ -173,11 +173,11 @@ final class FCMSender: Sendable {
         case 400 where body.contains("registration token"): return .gone
         case 401:
             token.withLock { $0 = nil }
-            return .later(nil, said)
+            return .later(nil, detail)
         case 429, 500...:
             let wait = response.headers.first(name: "retry-after").flatMap { Int64($0) }
-            return .later(wait.map { .seconds(min(max($0, 0), 86_400)) }, said)
-        default: return .refused(said)
+            return .later(wait.map { .seconds(min(max($0, 0), 86_400)) }, detail)
+        default: return .refused(detail)
         }
     }
 }

@@ -48,8 +48,8 @@ package enum ProviderToken {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         let head = header.merging(["alg": .text("ES256")]) { $1 }
-        let said = try [head, claims].map { Base64URL.encode(try encoder.encode($0)) }.joined(separator: ".")
-        let signature = try key.signature(for: Data(said.utf8)).rawRepresentation
-        return said + "." + Base64URL.encode(signature)
+        let detail = try [head, claims].map { Base64URL.encode(try encoder.encode($0)) }.joined(separator: ".")
+        let signature = try key.signature(for: Data(detail.utf8)).rawRepresentation
+        return detail + "." + Base64URL.encode(signature)
     }
 }

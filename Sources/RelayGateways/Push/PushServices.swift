@@ -180,16 +180,16 @@ package final class PushServices: PushGateway {
     // MARK: Responses
 
     private func outcome(of response: HTTPClientResponse, body: String, for target: PushTarget) -> PushOutcome {
-        let said = "The push service answered \(response.status.code): \(body.prefix(200))"
+        let detail = "The push service answered \(response.status.code): \(body.prefix(200))"
         switch response.status.code {
         case 200..<300: return .taken
         case 404, 410: return .gone
         case 400 where Self.deadTokens.contains { body.contains($0) }: return .gone
         case 403 where body.contains("ExpiredProviderToken"):
             appleToken.withLock { $0 = nil }
-            return .later(nil, said)
-        case 429, 500...: return .later(retryAfter(response), said)
-        default: return .refused(said)
+            return .later(nil, detail)
+        case 429, 500...: return .later(retryAfter(response), detail)
+        default: return .refused(detail)
         }
     }
 

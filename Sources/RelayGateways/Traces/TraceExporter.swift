@@ -148,12 +148,12 @@ package final class TraceExporter: TraceSink {
             request.body = .bytes(try batch.json())
             let response = try await client.send(request, timeout: TimeAmount(settings.patience))
             let body = try? await response.body.collect(upTo: 4_096)
-            let said = body.map { String(buffer: $0).prefix(200) } ?? ""
+            let detail = body.map { String(buffer: $0).prefix(200) } ?? ""
             switch response.status.code {
             case 200..<300: return .taken
             // OTLP, "Retryable response codes".
             case 429, 502, 503, 504: return .later("it answers \(response.status.code)")
-            default: return .refused("it answers \(response.status.code) \(said)")
+            default: return .refused("it answers \(response.status.code) \(detail)")
             }
         } catch {
             return .later("it cannot be reached: \(reason(for: error))")

@@ -112,8 +112,8 @@ extension Backup {
     }
 
     /// `2026-05-01T100000Z`.
-    static func name(of moment: Timestamp) -> String {
-        let date = Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+    static func name(of timestamp: Timestamp) -> String {
+        let date = Date(timeIntervalSince1970: Double(timestamp.milliseconds) / 1000)
         return date.formatted(.iso8601).replacing(":", with: "")
     }
 

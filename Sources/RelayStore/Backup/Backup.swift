@@ -224,12 +224,13 @@ extension Backup {
     /// Ignores names that are later than `now`: such backups, of a clock that was ahead, count as the oldest.
     package static func newestUnusable(in folder: String, at now: Timestamp) -> Unusable? {
         // The second backup of a second has a number after the time.
-        let moment = { (name: String) in String(name.dropLast(suffix.count)) }
+        let timestampPart = { (name: String) in String(name.dropLast(suffix.count)) }
         let made = unusable(in: folder).filter { unusable in
-            unusable.name.first?.isNumber == true && moment(unusable.name).prefix(18) <= name(of: now)
+            unusable.name.first?.isNumber == true && timestampPart(unusable.name).prefix(18) <= name(of: now)
         }
-        guard let last = made.max(by: { moment($0.name) < moment($1.name) }) else { return nil }
-        return all(in: folder, at: now).last.map { moment($0.name) < moment(last.name) } ?? true ? last : nil
+        guard let last = made.max(by: { timestampPart($0.name) < timestampPart($1.name) }) else { return nil }
+        return all(in: folder, at: now).last.map { timestampPart($0.name) < timestampPart(last.name) } ?? true
+            ? last : nil
     }
 }
 

@@ -40,7 +40,7 @@ extension SQLiteWriter {
         let old = try before.map { try ReferenceRows.references(of: $0) } ?? []
         let new = try ReferenceRows.references(of: record)
         guard old != new else { return }
-        for gone in old.subtracting(new) { try ReferenceRows.delete(gone, zone: zone.number, database) }
+        for removed in old.subtracting(new) { try ReferenceRows.delete(removed, zone: zone.number, database) }
         for added in new.subtracting(old) { try ReferenceRows.insert(added, zone: zone.number, database) }
     }
 }

@@ -21,7 +21,9 @@ package struct FileLayout: Sendable {
     var version: Int { Self.baseline + migrations.count }
 
     /// Returns the layout of a file, by its path in a data folder.
-    package static func of(_ path: String) -> FileLayout { path == "relay.sqlite" ? AccountSchema.file : StoreLayout.file }
+    package static func of(_ path: String) -> FileLayout {
+        path == "relay.sqlite" ? AccountSchema.file : StoreLayout.file
+    }
 
     /// Returns the version of a file; 0 for an empty file.
     ///

@@ -140,7 +140,7 @@ extension FieldValue {
         case .string(let text): text
         case .int64(let number): String(number)
         case .double(let number): number.description
-        case .timestamp(let moment): String(moment.milliseconds)
+        case .timestamp(let timestamp): String(timestamp.milliseconds)
         case .reference(let reference): reference.recordName
         case .bytes, .location, .asset, .list: ""
         }

@@ -45,15 +45,15 @@ package enum FieldCodec {
 
     private static func writeExactSeconds(of value: FieldValue, to field: inout JSONWriter) {
         switch value {
-        case .timestamp(let moment):
-            guard let seconds = moment.exactSeconds else { return }
+        case .timestamp(let timestamp):
+            guard let seconds = timestamp.exactSeconds else { return }
             field.key(exactSeconds)
             field.double(seconds)
         case .list(.timestamp, let moments):
             guard moments.contains(where: { $0.exactSeconds != nil }) else { return }
             field.key(exactSeconds)
-            field.array(moments) { writer, moment in
-                if let seconds = moment.exactSeconds { writer.double(seconds) } else { writer.null() }
+            field.array(moments) { writer, timestamp in
+                if let seconds = timestamp.exactSeconds { writer.double(seconds) } else { writer.null() }
             }
         default: break
         }
@@ -63,24 +63,28 @@ package enum FieldCodec {
     package static func refine(_ value: consuming FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
         guard let exactSeconds else { return value }
         switch value {
-        case .timestamp(let moment): return .timestamp(refine(moment, by: exactSeconds))
+        case .timestamp(let timestamp): return .timestamp(refine(timestamp, by: exactSeconds))
         case .list(.timestamp, let moments):
             guard let seconds = try? exactSeconds.elements(), seconds.count == moments.count else { return value }
-            let refined = zip(moments, seconds).map { moment, seconds -> FieldValue in
-                if case .timestamp(let moment) = moment { .timestamp(refine(moment, by: seconds)) } else { moment }
+            let refined = zip(moments, seconds).map { timestamp, seconds -> FieldValue in
+                if case .timestamp(let timestamp) = timestamp {
+                    .timestamp(refine(timestamp, by: seconds))
+                } else {
+                    timestamp
+                }
             }
             return .list(.timestamp, refined)
         default: return value
         }
     }
 
-    private static func refine(_ moment: Timestamp, by exactSeconds: JSONValue) -> Timestamp {
+    private static func refine(_ timestamp: Timestamp, by exactSeconds: JSONValue) -> Timestamp {
         guard let seconds = try? exactSeconds.double(),
-            abs((seconds + 978_307_200) * 1000 - Double(moment.milliseconds)) <= 1
-        else { return moment }
-        var moment = moment
-        moment.exactSeconds = seconds
-        return moment
+            abs((seconds + 978_307_200) * 1000 - Double(timestamp.milliseconds)) <= 1
+        else { return timestamp }
+        var timestamp = timestamp
+        timestamp.exactSeconds = seconds
+        return timestamp
     }
 
     /// Writes the value alone, as in lists and filters.
@@ -91,8 +95,8 @@ package enum FieldCodec {
             numbersAsStrings ? writer.string(String(number)) : writer.int(number)
         case .double(let number):
             numbersAsStrings ? writer.string(number.description) : writer.double(number)
-        case .timestamp(let moment):
-            numbersAsStrings ? writer.string(String(moment.milliseconds)) : writer.int(moment.milliseconds)
+        case .timestamp(let timestamp):
+            numbersAsStrings ? writer.string(String(timestamp.milliseconds)) : writer.int(timestamp.milliseconds)
         case .bytes(let bytes): writer.base64(bytes)
         case .reference(let reference): write(reference, to: &writer)
         case .location(let location): write(location, to: &writer)
@@ -124,9 +128,9 @@ package enum FieldCodec {
                 $0.key(name)
                 $0.double(number)
             }
-            if let moment = location.timestamp {
-                $0.member("timestamp", moment.milliseconds)
-                writeExactSeconds(of: .timestamp(moment), to: &$0)
+            if let timestamp = location.timestamp {
+                $0.member("timestamp", timestamp.milliseconds)
+                writeExactSeconds(of: .timestamp(timestamp), to: &$0)
             }
         }
     }
@@ -236,8 +240,8 @@ package enum FieldCodec {
             location.speed = try json["speed"]?.double()
             location.course = try json["course"]?.double()
             location.timestamp = try (json["timestamp"]?.int64()).map { milliseconds in
-                let moment = Timestamp(milliseconds: milliseconds)
-                return json[exactSeconds].map { refine(moment, by: $0) } ?? moment
+                let timestamp = Timestamp(milliseconds: milliseconds)
+                return json[exactSeconds].map { refine(timestamp, by: $0) } ?? timestamp
             }
         } catch {
             return nil
@@ -261,7 +265,7 @@ package enum FieldCodec {
 
 extension FieldValue {
     fileprivate var exactSeconds: Double? {
-        if case .timestamp(let moment) = self { moment.exactSeconds } else { nil }
+        if case .timestamp(let timestamp) = self { timestamp.exactSeconds } else { nil }
     }
 }
 

@@ -87,8 +87,8 @@ package final class DownloadFolder: Sendable {
             // Free more than necessary, so that this does not happen for every file.
             let unused = state.entries.filter { $0.value.file == nil }.sorted { $0.value.use < $1.value.use }
             for (name, entry) in unused where state.bytes > capacity / 4 * 3 {
-                let gone = File(url.appendingPathComponent(name))
-                for place in [gone.url, gone.part] { try? FileManager.default.removeItem(at: place) }
+                let deleted = File(url.appendingPathComponent(name))
+                for place in [deleted.url, deleted.part] { try? FileManager.default.removeItem(at: place) }
                 state.entries[name] = nil
                 state.bytes -= entry.bytes
             }

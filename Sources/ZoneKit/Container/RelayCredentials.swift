@@ -194,15 +194,15 @@ package struct ServerKey: Sendable {
     /// Returns the headers that sign a request at a given time.
     package func headers(path: String, body: [UInt8], at date: Date) throws(CKError) -> [(name: String, value: String)]
     {
-        let moment = date.formatted(.iso8601)
+        let dateText = date.formatted(.iso8601)
         let hash = Data(SHA256.hash(data: body)).base64EncodedString()
-        let message = Data("\(moment):\(hash):\(path)".utf8)
+        let message = Data("\(dateText):\(hash):\(path)".utf8)
         guard let signature = try? key.signature(for: message) else {
             throw CKError(.notAuthenticated, "The request could not be signed with the server key \(id).")
         }
         return [
             ("X-Apple-CloudKit-Request-KeyID", id),
-            ("X-Apple-CloudKit-Request-ISO8601Date", moment),
+            ("X-Apple-CloudKit-Request-ISO8601Date", dateText),
             ("X-Apple-CloudKit-Request-SignatureV1", signature.derRepresentation.base64EncodedString()),
         ]
     }

@@ -86,7 +86,7 @@ extension CKDatabase {
             let connection = try session.connection()
             let requestTime = connection.now
             let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
-            for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
+            for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, requested: id) }
             connection.didSee(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: requestTime)
         }
         for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
@@ -178,7 +178,7 @@ extension CKDatabase {
             error: .init(.internalError, "The relay's response does not contain this zone.")
         )
         for zone in recordZonesToSave {
-            saves[zone.zoneID] = zoneResult(entries.popFirst() ?? .failed(nil, missing), asked: zone.zoneID)
+            saves[zone.zoneID] = zoneResult(entries.popFirst() ?? .failed(nil, missing), requested: zone.zoneID)
         }
         for id in recordZoneIDsToDelete {
             switch entries.popFirst() ?? .failed(nil, missing) {
@@ -232,7 +232,7 @@ extension CKDatabase {
     /// Returns the result for a zone under the ID that the caller has used.
     private func zoneResult(
         _ entry: ClientResponse.ZoneEntry,
-        asked id: CKRecordZone.ID
+        requested id: CKRecordZone.ID
     ) -> Result<CKRecordZone, any Error> {
         switch entry {
         case .zone(let zone): .success(CKRecordZone(zone, id: id))

@@ -144,7 +144,7 @@ public actor PublicDatabasePoller {
     private func perform(_ effect: PublicPoll.Effect) {
         switch effect {
         case .query(let type, let since): inBackground { await $0.queryAllPages(type, since) }
-        case .wake(let moment): wake(at: moment)
+        case .wake(let instant): wake(at: instant)
         // `queryAllPages` handles the other effects.
         case .nextPage, .apply, .ended, .pollEnded: break
         }
@@ -239,14 +239,14 @@ public actor PublicDatabasePoller {
         if !isStopped { await time.application { await handle(event) } }
     }
 
-    private func wake(at moment: Instant?) {
+    private func wake(at instant: Instant?) {
         timerID += 1
         timerTask?.cancel()
         timerTask = nil
-        guard let moment else { return }
+        guard let instant else { return }
         let (timerID, time) = (timerID, time)
         timerTask = time.start { [weak self] in
-            guard (try? await time.sleep(moment)) != nil else { return }
+            guard (try? await time.sleep(instant)) != nil else { return }
             await self?.timerDidFire(timerID)
         }
     }

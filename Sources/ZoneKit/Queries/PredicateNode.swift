@@ -161,7 +161,7 @@ extension FieldValue {
         switch self {
         case .string(let text):
             "\"" + text.replacingOccurrences(of: "\\", with: "\\\\").replacingOccurrences(of: "\"", with: "\\\"") + "\""
-        case .timestamp(let moment): "CAST(\(Date(moment).timeIntervalSinceReferenceDate), \"NSDate\")"
+        case .timestamp(let timestamp): "CAST(\(Date(timestamp).timeIntervalSinceReferenceDate), \"NSDate\")"
         case .list(_, let elements): "{" + elements.map(\.phrase).joined(separator: ", ") + "}"
         default: object(in: .default).map { "\($0)" } ?? "nil"
         }

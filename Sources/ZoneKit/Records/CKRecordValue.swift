@@ -185,7 +185,7 @@ extension FieldValue {
         case .string(let text): text
         case .int64(let number): NSNumber(value: number)
         case .double(let number): NSNumber(value: number)
-        case .timestamp(let moment): Date(moment)
+        case .timestamp(let timestamp): Date(timestamp)
         case .bytes(let bytes): Data(bytes)
         case .reference(let reference): CKRecord.Reference(reference, in: zone)
         case .location(let place): CLLocation(place)
@@ -230,11 +230,11 @@ extension Timestamp {
 }
 
 extension Date {
-    package init(_ moment: Timestamp) {
-        if let seconds = moment.exactSeconds {
+    package init(_ timestamp: Timestamp) {
+        if let seconds = timestamp.exactSeconds {
             self.init(timeIntervalSinceReferenceDate: seconds)
         } else {
-            self.init(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+            self.init(timeIntervalSince1970: Double(timestamp.milliseconds) / 1000)
         }
     }
 }

@@ -505,9 +505,9 @@ extension CKShare {
     /// The people who have requested access, visible to the owner and administrators.
     public var requesters: [AccessRequester] {
         sharing.withLock { state in
-            let gone = Set(state.requests.denied + state.requests.blocked)
+            let removedIDs = Set(state.requests.denied + state.requests.blocked)
             return (state.known?.accessRequests.requesters ?? [])
-                .filter { !gone.contains($0.userRecordName ?? "") }
+                .filter { !removedIDs.contains($0.userRecordName ?? "") }
                 .map { AccessRequester($0, callerName: state.caller?.recordName) }
         }
     }

@@ -140,7 +140,7 @@ package actor NoticeClient {
             case .sendHello: await sendHello()
             case .ping: socket?.ping()
             case .drop: drop()
-            case .wake(let moment): wake(at: moment)
+            case .wake(let instant): wake(at: instant)
             case .isLive(true):
                 if let ready { await deliver(.live(ready)) }
             case .isLive(false): await deliver(.lost)
@@ -171,14 +171,14 @@ package actor NoticeClient {
         socket?.send(text: ClientFrame.hello(hello).encoded)
     }
 
-    private func wake(at moment: Instant?) {
+    private func wake(at instant: Instant?) {
         timerID += 1
         timerTask?.cancel()
         timerTask = nil
-        guard let moment else { return }
+        guard let instant else { return }
         let (timerID, time, input) = (timerID, time, input)
         timerTask = time.start {
-            guard (try? await time.sleep(moment)) != nil else { return }
+            guard (try? await time.sleep(instant)) != nil else { return }
             input.yield(.timer(timerID))
         }
     }

@@ -30,10 +30,10 @@ package final class AsyncLock: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { wait(with: $0, id: id) }
         } onCancel: {
-            let gone = state.withLock { state in
+            let removed = state.withLock { state in
                 state.waiting.firstIndex { $0.id == id }.map { state.waiting.remove(at: $0).continuation }
             }
-            gone?.resume(returning: false)
+            removed?.resume(returning: false)
         }
     }
 

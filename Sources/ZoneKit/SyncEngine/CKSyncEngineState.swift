@@ -78,7 +78,9 @@ extension CKSyncEngine {
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 
             /// The number of record names from fetches in the state.
-            package var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
+            package var listedCount: Int {
+                listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0)
+            }
 
             /// Returns the remaining delay in seconds, at most the original delay.
             func remainingDelay(at now: Date) -> TimeInterval {
@@ -238,8 +240,8 @@ extension CKSyncEngine.State.Contents {
     ///
     /// The app decides about pending saves. A new zone with the same name may have records with the same names, which
     /// this device has not deleted.
-    mutating func zonesRemoved(_ gone: [ZoneID]) {
-        for entry in outbox.pending where entry.operation == .delete && gone.contains(entry.id.zone) {
+    mutating func zonesRemoved(_ removed: [ZoneID]) {
+        for entry in outbox.pending where entry.operation == .delete && removed.contains(entry.id.zone) {
             outbox.remove(.delete, entry.id)
             releaseRecordID(entry.id)
         }
@@ -281,9 +283,9 @@ struct PendingZones: Sendable {
         _ zoneID: CKRecordZone.ID,
         version: UInt64
     ) -> [CKSyncEngine.PendingDatabaseChange] {
-        let gone = entries.filter { $0.change.zoneID == zoneID && $0.version <= version }
+        let removed = entries.filter { $0.change.zoneID == zoneID && $0.version <= version }
         entries.removeAll { $0.change.zoneID == zoneID && $0.version <= version }
-        return gone.map(\.change)
+        return removed.map(\.change)
     }
 }
 

@@ -47,9 +47,9 @@ extension SyncDriver {
                 tally.retryLater(CKError(.operationCancelled))
                 break
             }
-            let asked = state.read(\.revision)
+            let requestedRevision = state.read(\.revision)
             guard await sendBatch(context.leavingOut(tally.blockedZones), &tally, epoch) else {
-                tally.exhaustedAtRevision = asked
+                tally.exhaustedAtRevision = requestedRevision
                 break
             }
             await saveState()

@@ -220,7 +220,7 @@ actor SyncDriver {
             case .send:
                 let backingOff = schedule.zonesBackingOffFromSending(at: conditions.time.now())
                 inBackground { await $0.sendOnSchedule(backingOff: backingOff) }
-            case .wake(let moment): wake(at: moment)
+            case .wake(let instant): wake(at: instant)
             }
         }
         if storeRetryDelay() { inBackground { await $0.saveState() } }
@@ -230,8 +230,8 @@ actor SyncDriver {
     ///
     /// Returns `false` if the state already contains it.
     private func storeRetryDelay() -> Bool {
-        let until = schedule.retryNotBefore.map { moment in
-            conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
+        let until = schedule.retryNotBefore.map { instant in
+            conditions.wallClock().addingTimeInterval((instant - conditions.time.now()).inSeconds)
         }
         // The two clocks never agree exactly, so ignore small differences.
         let known = state.read(\.heldUntil)
@@ -245,14 +245,14 @@ actor SyncDriver {
         return true
     }
 
-    private func wake(at moment: Instant?) {
+    private func wake(at instant: Instant?) {
         timerID += 1
         timerTask?.cancel()
         timerTask = nil
-        guard let moment else { return }
+        guard let instant else { return }
         let (timerID, time) = (timerID, conditions.time)
         timerTask = time.start { [weak self] in
-            guard (try? await time.sleep(moment)) != nil else { return }
+            guard (try? await time.sleep(instant)) != nil else { return }
             await self?.timerDidFire(timerID)
         }
     }

@@ -98,19 +98,19 @@ package final class IdempotencyCache: Sendable {
     /// Forgets a write, because its response arrived.
     fileprivate func responseReceived(to target: Target) { lost.withLock { $0[target] = nil } }
 
-    /// Forgets lost writes to records that the program has seen through a request that it made at `moment`.
+    /// Forgets lost writes to records that the program has seen through a request that it made at `instant`.
     fileprivate func didSee(
         _ records: some Sequence<CKRecord.ID>,
         _ fetchKind: FetchKind,
         of scope: DatabaseScope,
-        at moment: Instant
+        at instant: Instant
     ) {
         lost.withLock { lost in
             // Almost always there is no lost write.
             guard !lost.isEmpty else { return }
             for record in records {
                 let target = Target(scope: scope, zone: record.zoneID.zone, operation: Self.modify)
-                guard let known = lost[target], known.until != nil, known.at <= moment,
+                guard let known = lost[target], known.until != nil, known.at <= instant,
                     (fetchKind == .lookup ? known.records : known.forced).contains(record.recordName)
                 else { continue }
                 lost[target] = nil
@@ -118,13 +118,13 @@ package final class IdempotencyCache: Sendable {
         }
     }
 
-    /// Forgets lost deletions of zones that the program has seen through a request that it made at `moment`.
-    fileprivate func didSee(_ zones: some Sequence<ZoneID>, of scope: DatabaseScope, at moment: Instant) {
+    /// Forgets lost deletions of zones that the program has seen through a request that it made at `instant`.
+    fileprivate func didSee(_ zones: some Sequence<ZoneID>, of scope: DatabaseScope, at instant: Instant) {
         lost.withLock { lost in
             guard !lost.isEmpty else { return }
             let zones = Set(zones)
             lost = lost.filter { target, known in
-                known.until == nil || known.at > moment || target.scope != scope || known.zones.isDisjoint(with: zones)
+                known.until == nil || known.at > instant || target.scope != scope || known.zones.isDisjoint(with: zones)
             }
         }
     }
@@ -151,21 +151,21 @@ package final class IdempotencyCache: Sendable {
 extension RelayConnection {
     var now: Instant { (conditions?.time ?? .system).now() }
 
-    /// Called when the program has seen records through a request that it made at `moment`.
+    /// Called when the program has seen records through a request that it made at `instant`.
     ///
     /// A later write that is identical to a lost one then counts as a new write.
     func didSee(
         _ records: some Sequence<CKRecord.ID>,
         _ fetchKind: IdempotencyCache.FetchKind,
         of scope: DatabaseScope,
-        at moment: Instant
+        at instant: Instant
     ) {
-        idempotencyCache.didSee(records, fetchKind, of: scope, at: moment)
+        idempotencyCache.didSee(records, fetchKind, of: scope, at: instant)
     }
 
     /// Called when the program has seen that zones exist.
-    func didSee(_ zones: some Sequence<CKRecordZone.ID>, of scope: DatabaseScope, at moment: Instant) {
-        idempotencyCache.didSee(zones.lazy.map(\.zone), of: scope, at: moment)
+    func didSee(_ zones: some Sequence<CKRecordZone.ID>, of scope: DatabaseScope, at instant: Instant) {
+        idempotencyCache.didSee(zones.lazy.map(\.zone), of: scope, at: instant)
     }
 
     /// Called when the program has accepted a share in a zone.

@@ -553,7 +553,7 @@ extension CKDatabase {
         } catch let failure as CallFailure {
             // If a query fails as a whole because of a missing record type, the error is about an item, not about the
             // container.
-            if operation == "records/query", let said = failure.failure { throw CKError(said, at: .item) }
+            if operation == "records/query", let relayError = failure.failure { throw CKError(relayError, at: .item) }
             throw failure.error
         } catch let error as CKError {
             throw error

@@ -27,12 +27,12 @@ extension MirroredContainer {
             throw .unavailable(MirrorContext.Key(entity: T.entityName, id: object.id.text))
         }
         let id = object.id
-        let asked = try context.row(of: object)
+        let requested = try context.row(of: object)
         guard var current = try context.object(T.self, id) else {
             throw .unavailable(MirrorContext.Key(entity: T.entityName, id: id.text))
         }
         var row = try context.row(of: current)
-        if let read = object.id.origin?.row { row = row.edited(as: asked, since: read) }
+        if let read = object.id.origin?.row { row = row.edited(as: requested, since: read) }
         for position in table.links { row[position] = .null }
         if try context.saveWithoutCascadingLinks(current) { current = try context.object(T.self, id) ?? current }
         let copy = try context.decode(T.self, RecordName().text, row, nil, [:])

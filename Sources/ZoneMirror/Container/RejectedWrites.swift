@@ -238,8 +238,8 @@ extension FieldValue {
         case .string(let text): text
         case .int64(let number): String(number)
         case .double(let number): String(number)
-        case .timestamp(let moment):
-            Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(Date.ISO8601FormatStyle())
+        case .timestamp(let timestamp):
+            Date(timeIntervalSince1970: Double(timestamp.milliseconds) / 1000).formatted(Date.ISO8601FormatStyle())
         case .bytes(let bytes): "\(bytes.count) bytes"
         case .reference(let reference): reference.recordName
         case .list(_, let values): values.map(\.displayText).joined(separator: ", ")

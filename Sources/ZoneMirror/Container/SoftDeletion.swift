@@ -90,12 +90,12 @@ extension MirroredContainer {
         guard let file = stores.files(holding: T.entityName).first(where: { $0.scope == .public }),
             let table = file.mapping.tables[T.entityName]
         else { throw MirrorError(.wrongStore, "No public store holds \(T.entityName).") }
-        let gone = try await strays([table], in: file)
+        let deleted = try await strays([table], in: file)
         let pairs = (file.mapping.incoming[table.name] ?? []).map(\.table).filter { $0.entity == nil }
         let parted = pairs.isEmpty ? [] : try await strays(pairs, in: file)
         let now = conditions.wallClock()
         return try await writing(file.id) { db in
-            let left = try (gone + parted).compactMap { before in
+            let left = try (deleted + parted).compactMap { before in
                 try KnownRecord.find(db, oid: before.oid).flatMap { $0.changeTag == before.tag ? $0 : nil }
             }
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in

@@ -122,7 +122,7 @@ struct RecordMapping: Sendable {
         case (.boolean, .int64(let number)): return (number != 0).databaseValue
         case (.double, .double(let number)): return number.databaseValue
         case (.double, .int64(let number)): return Double(number).databaseValue
-        case (.date, .timestamp(let moment)): return ExactDate.value(Date(moment))
+        case (.date, .timestamp(let timestamp)): return ExactDate.value(Date(timestamp))
         case (.data, .bytes(let bytes)), (.transformable, .bytes(let bytes)): return Data(bytes).databaseValue
         default: return nil
         }

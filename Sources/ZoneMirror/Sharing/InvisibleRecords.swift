@@ -58,14 +58,14 @@ extension Importer {
     }
 
     /// Returns those records missing from a full fetch of a shared zone that were in a share which is missing too.
-    func lostWithShares(_ gone: [String], in zone: KnownZone) throws -> Set<String> {
+    func lostWithShares(_ deleted: [String], in zone: KnownZone) throws -> Set<String> {
         guard file.scope == .shared else { return [] }
-        let shares = try gone.filter {
+        let shares = try deleted.filter {
             try KnownRecord.find(db, zone: zone.id, name: $0)?.type == Share.recordType
         }
         guard !shares.isEmpty else { return [] }
         return Set(
-            try gone.filter { name in
+            try deleted.filter { name in
                 guard !shares.contains(name), let share = try ShareCache.name(db, zone: zone.id, record: name) else {
                     return false
                 }

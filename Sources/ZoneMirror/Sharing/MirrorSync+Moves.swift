@@ -142,10 +142,10 @@ extension MirrorSync {
         for (zone, originals) in originals {
             for start in stride(from: 0, to: originals.count, by: 200) {
                 let part = originals[start..<min(start + 200, originals.count)]
-                let gone = try await delete(part, in: zone)
-                hasNewChanges = hasNewChanges || gone.count < part.count
+                let deleted = try await delete(part, in: zone)
+                hasNewChanges = hasNewChanges || deleted.count < part.count
                 try conditions.crashPoint(.afterOriginalsGo)
-                try await file.pool.write { try ShareMoves.finished($0, originals: gone, in: zone) }
+                try await file.pool.write { try ShareMoves.finished($0, originals: deleted, in: zone) }
             }
             await notifyOtherListeners([zone])
         }
@@ -213,15 +213,15 @@ extension MirrorSync {
         let writes = originals.map { original in
             ClientRequest.Write(original.tag == nil ? .forceDelete : .delete, original.name, changeTag: original.tag)
         }
-        var gone: [String] = []
+        var deleted: [String] = []
         for (write, answer) in zip(writes, try await link.modify(writes, in: zone, atomically: false)) {
             switch answer {
             case .failed(let error, _) where error.code == .serverRecordChanged: break
             case .failed(let error, _) where error.code != .unknownItem: throw error
-            default: gone.append(write.recordName)
+            default: deleted.append(write.recordName)
             }
         }
-        return gone
+        return deleted
     }
 
     /// Moves objects to another zone of this user in the store only; the next round sends the moves.

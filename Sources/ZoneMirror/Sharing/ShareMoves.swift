@@ -106,13 +106,13 @@ enum ShareMoves {
     /// Returns what can be deleted on the relay: originals whose copy has arrived, and empty zones.
     static func removable(_ db: Database) throws -> (originals: [ZoneID: [RecordTable.Original]], zones: [ZoneID]) {
         let arrived = "EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.state IN \(RecordTable.inZone))"
-        let gone = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
+        let deleted = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
         let dropped = "SELECT zone FROM mirror_move WHERE dropsZone = 1"
         let rows = try Row.fetchAll(
             db,
             sql: """
                 SELECT m.zone, m.name, m.tag FROM mirror_move m
-                WHERE m.dropsZone = 0 AND m.zone NOT IN (\(dropped)) AND (\(arrived) OR \(gone))
+                WHERE m.dropsZone = 0 AND m.zone NOT IN (\(dropped)) AND (\(arrived) OR \(deleted))
                 """
         )
         var originals: [ZoneID: [RecordTable.Original]] = [:]
@@ -124,7 +124,7 @@ enum ShareMoves {
             db,
             sql: """
                 SELECT z.zone FROM mirror_move z WHERE z.dropsZone = 1 AND NOT EXISTS (
-                    SELECT 1 FROM mirror_move m WHERE m.zone = z.zone AND m.dropsZone = 0 AND NOT (\(arrived) OR \(gone)))
+                    SELECT 1 FROM mirror_move m WHERE m.zone = z.zone AND m.dropsZone = 0 AND NOT (\(arrived) OR \(deleted)))
                 """
         )
         return (originals, try zones.compactMap { try KnownZone.find(db, id: $0)?.zone })

@@ -274,7 +274,7 @@ final class Importer {
     /// Ends a full fetch: removes the records that were not listed.
     func sweep(_ zone: KnownZone) throws {
         guard zone.sweep != 0 else { return }
-        let gone = try String.fetchAll(
+        let deletedNames = try String.fetchAll(
             db,
             sql: """
                 SELECT name FROM mirror_record WHERE zone = ? AND seen <> ?
@@ -282,8 +282,8 @@ final class Importer {
                 """,
             arguments: [zone.id, zone.sweep]
         )
-        let lost = try lostWithShares(gone, in: zone)
-        for name in gone { try remove(name, zone: zone, isInvisible: lost.contains(name)) }
+        let lost = try lostWithShares(deletedNames, in: zone)
+        for name in deletedNames { try remove(name, zone: zone, isInvisible: lost.contains(name)) }
         try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
     }
 
@@ -394,7 +394,7 @@ extension Importer {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
         let isShared = file.description.cloud?.scope == .shared
-        var (dropped, gone): ([String], [String]) = ([], [])
+        var (dropped, deletedNames): ([String], [String]) = ([], [])
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
             if reason == .encryptedDataReset, known.type != Share.recordType {
@@ -415,9 +415,9 @@ extension Importer {
                 try records.discardChange(of: oid)
             }
             try remove(known, keepingPending: false)
-            gone.append(name)
+            deletedNames.append(name)
         }
-        for name in gone { try dropPairs(with: name, zone: zone.id) }
+        for name in deletedNames { try dropPairs(with: name, zone: zone.id) }
         try SentRequest.remove(db, in: zone.zone)
         try db.execute(
             sql: """

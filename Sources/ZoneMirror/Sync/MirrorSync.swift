@@ -240,8 +240,8 @@ actor MirrorSync {
             case .send:
                 let backingOff = schedule.zonesBackingOffFromSending(at: conditions.time.now())
                 inBackground { await $0.sendOnSchedule(backingOff: backingOff) }
-            case .wake(let moment):
-                nextScheduleWake = moment
+            case .wake(let instant):
+                nextScheduleWake = instant
                 wake()
             }
         }
@@ -255,8 +255,8 @@ actor MirrorSync {
                 seenChanges.began()
                 typesBeingPolled += 1
                 inBackground { await $0.pollOnSchedule(type, since) }
-            case .wake(let moment):
-                nextPollWake = moment
+            case .wake(let instant):
+                nextPollWake = instant
                 wake()
             case .pollEnded:
                 // A type that the relay does not know yet has no changes either.

@@ -211,11 +211,11 @@ struct ContainerQuotaCommand: ParsableCommand {
         var publicTransfer: Int64?
     }
 
-    private var asked: [String?] { [ofPrivate, publicRecords, publicAssets, publicTransfer] }
+    private var sizes: [String?] { [ofPrivate, publicRecords, publicAssets, publicTransfer] }
 
     func validate() throws {
-        if reset, asked.contains(where: { $0 != nil }) { throw ValidationError("Use sizes or --reset, not both.") }
-        for text in asked.compactMap(\.self) where text != "configured" && ByteSize(text) == nil {
+        if reset, sizes.contains(where: { $0 != nil }) { throw ValidationError("Use sizes or --reset, not both.") }
+        for text in sizes.compactMap(\.self) where text != "configured" && ByteSize(text) == nil {
             throw ValidationError("'\(text)' is not a size. Write it like 500MB, 5GB or 1000000, or 'configured'.")
         }
     }
@@ -227,7 +227,7 @@ struct ContainerQuotaCommand: ParsableCommand {
             return try directory.quota(of: home)
         }
         let new = reset ? ContainerQuota() : changed(old)
-        if reset || asked.contains(where: { $0 != nil }) {
+        if reset || sizes.contains(where: { $0 != nil }) {
             try options.change("container.quota", container.name, in: home) { try $0.setQuota(new, of: home) }
         }
         if options.json { return try Terminal.say(json: answer(new)) }

@@ -242,8 +242,9 @@ enum DemoTranscript {
             }
         }
         guard changed + deleted > 0 else { return [] }
-        let asked = try? JSONDocument(parsing: request.body, limits: .response).root.required("zones").elements().first
-        let since = (try? asked?["syncToken"]?.string()).flatMap { $0 }
+        let requested = try? JSONDocument(parsing: request.body, limits: .response).root.required("zones").elements()
+            .first
+        let since = (try? requested?["syncToken"]?.string()).flatMap { $0 }
         let name = (try? ClientResponse.zone(of: entry)).flatMap { $0 }.map { zone($0.zoneName) } ?? "a zone"
         let (from, to) = (position(since), position(end.syncToken))
         let what = "\(name) since \(from) → \(changed) changed, \(deleted) deleted, token \(to)"
@@ -268,8 +269,8 @@ enum DemoTranscript {
             switch entry {
             case .zone(let made):
                 Step("relay", "commit", "zone \(zone(made.id.zoneName)) of \(client)")
-            case .deleted(let gone, _):
-                Step("relay", "commit", "zone \(zone(gone.zoneName)) deleted")
+            case .deleted(let removed, _):
+                Step("relay", "commit", "zone \(zone(removed.zoneName)) deleted")
             case .failed: nil
             }
         }

@@ -101,22 +101,22 @@ final class DemoSession: Sendable {
 
     private func show(_ notes: [DemoNote]) {
         let ours = notes.filter { settings.belongsToRun($0.name) }
-        let (news, gone) = state.withLock { state -> ([(note: DemoNote, isFirst: Bool)], [String]) in
+        let (news, removed) = state.withLock { state -> ([(note: DemoNote, isFirst: Bool)], [String]) in
             let before = state.shown ?? [:]
             state.shown = Dictionary(ours.map { ($0.name, $0) }) { $1 }
             let news = ours.filter { before[$0.name] != $0 && state.own[$0.name] != $0 }
             for note in news { state.own[note.name] = nil }
             let first = news.map { state.seen.insert($0.version).inserted }
-            let gone = before.keys.filter { state.shown?[$0] == nil }.sorted()
+            let removed = before.keys.filter { state.shown?[$0] == nil }.sorted()
             // If it appears again, it is logged.
-            for note in gone { state.own[note] = nil }
-            return (Array(zip(news, first)), gone)
+            for note in removed { state.own[note] = nil }
+            return (Array(zip(news, first)), removed)
         }
         for (note, isFirst) in news {
             let delay = isFirst ? settings.journal.shown(note.version) : nil
             settings.journal.note(name, "shows", note.words + Self.after(delay))
         }
-        for note in gone { settings.journal.note(name, "shows", "Note/\(note) is gone") }
+        for note in removed { settings.journal.note(name, "shows", "Note/\(note) is gone") }
     }
 
     private func show(_ posts: [DemoPost]) {

@@ -329,13 +329,13 @@ extension FolderChecks {
         }
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
-        let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
-        if let newest = Backup.newestUnusable(in: place, at: moment) {
+        let timestamp = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
+        if let newest = Backup.newestUnusable(in: place, at: timestamp) {
             let found = "the newest is unusable: \(newest.reason)"
             return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
-        guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
-        guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
+        guard let latest = Backup.all(in: place, at: timestamp).last else { return none(schedule, now) }
+        guard latest.manifest.made <= timestamp.milliseconds + 3_600_000 else {
             return Finding(
                 "backup",
                 .advice,

@@ -320,8 +320,8 @@ struct ProbeAnswer: Sendable {
     /// The reason in a relay's error response, without a final full stop; `nil` if the response is not a relay's error.
     var reason: String? {
         struct Refusal: Decodable { var reason: String }
-        guard let said = try? JSONDecoder().decode(Refusal.self, from: Data(body)).reason else { return nil }
-        return said.hasSuffix(".") ? String(said.dropLast()) : said
+        guard let refusalReason = try? JSONDecoder().decode(Refusal.self, from: Data(body)).reason else { return nil }
+        return refusalReason.hasSuffix(".") ? String(refusalReason.dropLast()) : refusalReason
     }
 
     /// Removes one response from the front of `bytes`; returns `nil` while it is incomplete.

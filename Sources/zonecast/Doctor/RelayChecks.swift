@@ -235,12 +235,12 @@ struct RelayChecks: Sendable {
         do throws(ProbeFault) {
             let probe = try await Probe.connect(to: address)
             defer { probe.close() }
-            let asked = Date()
+            let sent = Date()
             let answer = try await probe.send("GET", "/healthz")
             guard let text = answer.header("date"), let date = RelayResponse.date(text) else {
                 return Finding("clock", .advice, "\(address) sends no Date, so the clock cannot be compared")
             }
-            return Self.clock(clockOffset: Self.clockOffset(date, asked: asked, answered: Date()))
+            return Self.clock(clockOffset: Self.clockOffset(date, sent: sent, answered: Date()))
         } catch {
             return Finding("clock", .advice, "cannot be compared: \(address) \(error)")
         }
@@ -249,8 +249,8 @@ struct RelayChecks: Sendable {
     /// Returns how far a `Date` with whole seconds is from the time between request and response.
     ///
     /// Any time in that range counts as correct, so that a slow connection is not reported as a wrong clock.
-    static func clockOffset(_ date: Date, asked: Date, answered: Date) -> Double {
-        max(0, date.timeIntervalSince(answered), asked.timeIntervalSince(date) - 1)
+    static func clockOffset(_ date: Date, sent: Date, answered: Date) -> Double {
+        max(0, date.timeIntervalSince(answered), sent.timeIntervalSince(date) - 1)
     }
 
     static func clock(clockOffset seconds: Double) -> Finding {

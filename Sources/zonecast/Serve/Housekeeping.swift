@@ -44,7 +44,7 @@ struct ScheduledBackups: Service {
         static let retryInterval = Duration.seconds(3_600)
 
         var schedule: BackupSchedule
-        var moment = ContinuousClock.now
+        var instant = ContinuousClock.now
     }
 
     func run() async throws {
@@ -79,7 +79,7 @@ struct ScheduledBackups: Service {
     private func makeBackupIfDue(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) {
         guard let schedule = schedule(broken) else { return }
         let isTooEarly = failure.withLock {
-            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.moment < Failure.retryInterval } ?? false
+            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.instant < Failure.retryInterval } ?? false
         }
         if isTooEarly { return }
         do throws(BackupFailure) {

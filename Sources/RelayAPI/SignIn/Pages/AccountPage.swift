@@ -224,8 +224,8 @@ struct AccountPage {
             return signIns == 1 ? "Signed in, last used on \(day)." : "Signed in \(signIns) times, last used on \(day)."
         }
 
-        private static func day(_ moment: Timestamp) -> String {
-            Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(.iso8601.year().month().day())
+        private static func day(_ timestamp: Timestamp) -> String {
+            Date(timeIntervalSince1970: Double(timestamp.milliseconds) / 1000).formatted(.iso8601.year().month().day())
         }
 
         /// Contains the environment unless it is `production`.

@@ -132,14 +132,14 @@ extension Pages {
         let home = ContainerEnvironment(container, environment)
         let title = authenticator.title(of: container)
         let isDev = authenticator.settings.acceptsDevTokens
-        let asked = isDev && OriginRule.isLoopback(link.origin) ? [link.origin] : []
+        let requested = isDev && OriginRule.isLoopback(link.origin) ? [link.origin] : []
         guard !link.token.isEmpty else {
-            return isDev ? Application(link: link, home: home, title: title, token: nil, origins: asked) : nil
+            return isDev ? Application(link: link, home: home, title: title, token: nil, origins: requested) : nil
         }
         guard let token = try? authenticator.directory.apiToken(id: link.token), token.home == home,
             token.revoked == nil, token.callbackURL.map(Callback.isUsable) ?? true
         else { return nil }
-        let origins = token.allowedOrigins + asked.filter { !token.allowedOrigins.contains($0) }
+        let origins = token.allowedOrigins + requested.filter { !token.allowedOrigins.contains($0) }
         return Application(link: link, home: home, title: title, token: token, origins: origins)
     }
 }

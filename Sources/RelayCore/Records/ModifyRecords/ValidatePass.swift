@@ -136,8 +136,11 @@ extension ModifyRecords {
             } else if let current {
                 outcomes.append(.saved(current))
             } else {
-                let gone = RelayError(.notFound, "The record was saved by this operation and has been deleted since.")
-                outcomes.append(.failed(name: operation.name, gone, server: nil))
+                let deleted = RelayError(
+                    .notFound,
+                    "The record was saved by this operation and has been deleted since."
+                )
+                outcomes.append(.failed(name: operation.name, deleted, server: nil))
             }
         }
 
@@ -267,15 +270,17 @@ extension ModifyRecords {
         ) throws(RelayError) {
             let parent = operation.record.parent ?? nil
             guard parent != nil || !prepared.fields.references.isEmpty else { return }
-            var said = prepared.fields.references.compactMap { StoredReference($1, from: operation.name, field: $0) }
+            var enforced = prepared.fields.references.compactMap {
+                StoredReference($1, from: operation.name, field: $0)
+            }
             if let parent {
                 guard !request.zone.isDefault else { throw .badRequest("Only records of a custom zone have a parent.") }
                 guard parent != operation.name, NameRules.isRecordName(parent) else {
                     throw .badRequest("The parent has to be another record, named by 1 to 255 ASCII characters.")
                 }
-                said.append(.parent(parent, of: operation.name))
+                enforced.append(.parent(parent, of: operation.name))
             }
-            references[outcomes.count] = said
+            references[outcomes.count] = enforced
         }
 
         /// Checks that each asset is stored, and that an asset without a receipt is already in the field.
