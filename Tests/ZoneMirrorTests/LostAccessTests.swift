@@ -324,7 +324,7 @@ import ZoneTesting
             to: ZoneID("com.apple.coredata.cloudkit.zone"),
             operationID: "move \(text)"
         )
-        _ = try await phone.device.privateDatabase.call("records/move", body, isWrite: true)
+        _ = try await phone.device.connection.send(RelayCall(.private, "records/move", body, isWrite: true))
         return memo.id
     }
 
@@ -371,7 +371,7 @@ import ZoneTesting
         let zone = ZoneID(share.recordID.zoneID.zoneName)
         let home = ZoneID("com.apple.coredata.cloudkit.zone")
         let body = ClientRequest.move([id.text], from: home, to: zone, operationID: "back")
-        _ = try await phone.device.privateDatabase.call("records/move", body, isWrite: true)
+        _ = try await phone.device.connection.send(RelayCall(.private, "records/move", body, isWrite: true))
         try await keeper.container.fetchChanges()
         #expect(try keeper.memos == ["1 passport", "2 tickets"])
         #expect(try keeper.context().object(Memo.self, id) != nil)

@@ -159,6 +159,22 @@ extension ClientResponse {
         package var isEligibleForHierarchicalShare: Bool
         /// The record name of the zone-wide share, if there is one and the relay reports it.
         package var share: String?
+
+        package init(
+            id: ZoneID,
+            syncToken: String? = nil,
+            isAtomic: Bool = true,
+            isEligibleForZoneShare: Bool = true,
+            isEligibleForHierarchicalShare: Bool = true,
+            share: String? = nil
+        ) {
+            self.id = id
+            self.syncToken = syncToken
+            self.isAtomic = isAtomic
+            self.isEligibleForZoneShare = isEligibleForZoneShare
+            self.isEligibleForHierarchicalShare = isEligibleForHierarchicalShare
+            self.share = share
+        }
     }
 
     /// An entry of a `zones` array.

@@ -103,26 +103,14 @@ extension AssetClient {
     ///
     /// URLs expire.
     private func currentAddress(of asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> String? {
-        let body = ClientRequest.lookup(
-            [origin.record.recordName],
+        let entries = try await client(of: origin.scope).records(
+            named: [origin.record.recordName],
             in: origin.record.zone,
+            .asRequested,
             desiredKeys: [origin.field]
         )
-        let document: JSONDocument
-        do throws(CallFailure) {
-            document = try await connection.send(RelayCall(origin.scope, "records/lookup", body))
-        } catch {
-            throw error.error
-        }
-        var address: String?
-        try reading { () throws(JSONError) in
-            try ClientResponse.records(document.root, zone: nil) { entry in
-                guard case .record(let record) = entry else { return }
-                let found = record.fields[origin.field]?.assets.first { $0.fileChecksum == asset.fileChecksum }
-                address = found?.downloadURL
-            }
-        }
-        return address
+        guard case .record(let record)? = entries.first else { return nil }
+        return record.fields[origin.field]?.assets.first { $0.fileChecksum == asset.fileChecksum }?.downloadURL
     }
 }
 

@@ -172,15 +172,7 @@ package final class AssetClient: Sendable {
         _ checksum: String,
         _ settings: RequestSettings
     ) async throws(CKError) -> Asset? {
-        let body = ClientRequest.rereference(origin.record.recordName, origin.field, in: origin.record.zone)
-        let call = RelayCall(origin.scope, "assets/rereference", body, settings: settings)
-        guard let document = try? await connection.send(call) else { return nil }
-        let asset = try reading { () throws(JSONError) in
-            let entry = try document.root["assets"]?.elements().first
-            return try entry.flatMap { json throws(JSONError) in
-                json["fileChecksum"] == nil ? nil : try ClientResponse.uploadedAsset(json)
-            }
-        }
+        let asset = try? await client(of: origin.scope, settings).rereference(origin.field, of: origin.record)
         return asset?.fileChecksum == checksum ? asset : nil
     }
 
@@ -189,10 +181,8 @@ package final class AssetClient: Sendable {
         state.withLock { state in state.uploads = state.uploads.filter { $0.value.asset.fileChecksum != checksum } }
     }
 
-    /// The relay's answer to an upload request.
-    private enum UploadTarget {
-        case alreadyStored(Asset)
-        case address(String)
+    func client(of scope: DatabaseScope, _ settings: RequestSettings = RequestSettings()) -> HTTPRelayClient {
+        HTTPRelayClient(scope, settings) { [connection] () throws(CKError) in connection }
     }
 
     private func uploadTarget(
@@ -207,21 +197,7 @@ package final class AssetClient: Sendable {
             fieldName: upload.field,
             asset: asset
         )
-        let body = ClientRequest.uploads([field], in: zone)
-        let document: JSONDocument
-        do throws(CallFailure) {
-            let call = RelayCall(scope, "assets/upload", body, isWrite: true, settings: upload.settings)
-            document = try await connection.send(call)
-        } catch {
-            throw error.error
-        }
-        let uploadTarget = try reading { () throws(JSONError) -> UploadTarget? in
-            guard let token = try document.root.required("tokens").elements().first else { return nil }
-            if token["receipt"] != nil { return .alreadyStored(try ClientResponse.uploadedAsset(token)) }
-            return .address(try token.required("url").string())
-        }
-        guard let uploadTarget else { throw CKError(.internalError, "The relay returned no upload URL.") }
-        return uploadTarget
+        return try await client(of: scope, upload.settings).uploadTarget(for: field, in: zone)
     }
 
     private static func asset(in response: RelayResponse) throws(CKError) -> Asset {

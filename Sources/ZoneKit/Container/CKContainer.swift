@@ -147,7 +147,7 @@ extension CKContainer {
         let connection = try session.connection()
         guard connection.credentials.identifiesUser else { return (.noAccount, nil) }
         do throws(CKError) {
-            _ = try await connection.fetchCallerName()
+            _ = try await publicCloudDatabase.client.callerName()
             return (.available, nil)
         } catch {
             if let status = error.accountStatus { return (status, nil) }
@@ -162,7 +162,7 @@ extension CKContainer {
     /// - Returns: An ID in the default zone. The user's record name is different in each container.
     /// - Throws: `notAuthenticated` if no user is signed in, and the errors of any request.
     public func userRecordID() async throws -> CKRecord.ID {
-        CKRecord.ID(recordName: try await session.connection().fetchCallerName())
+        CKRecord.ID(recordName: try await publicCloudDatabase.client.callerName())
     }
 
     /// Returns the status of the account; see `accountStatus()`.

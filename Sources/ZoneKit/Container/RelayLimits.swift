@@ -54,8 +54,7 @@ extension CKDatabase {
     ///
     /// Only the private database reports the storage.
     package func limits() async throws(CKError) -> RelayLimits {
-        let document = try await call("limits", Array("{}".utf8))
-        return try reading { () throws(JSONError) in try RelayLimits(document.root) }
+        try await client.limits()
     }
 }
 
@@ -63,7 +62,7 @@ extension RelayLimits {
     /// Reads a response.
     ///
     /// Limits that are missing keep their defaults.
-    fileprivate init(_ json: JSONValue) throws(JSONError) {
+    init(_ json: JSONValue) throws(JSONError) {
         let limits = try json.required("limits")
         func number(_ name: StaticString, _ usual: Int) throws(JSONError) -> Int {
             try (limits[name]?.int64()).flatMap { Int(exactly: $0) } ?? usual

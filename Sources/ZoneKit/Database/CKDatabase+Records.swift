@@ -66,10 +66,14 @@ extension CKDatabase {
         let me = CKRecord.ID(recordName: CKCurrentUserDefaultName)
         let myName = databaseScope == .public && chunk.items.contains(me) ? try await callerName() : me.recordName
         let names = chunk.items.map { $0 == me ? myName : $0.recordName }
-        let body = ClientRequest.lookup(names, in: zone.zone, desiredKeys: desiredKeys)
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let requestTime = connection.now
-        let document = try await call("records/lookup", body)
+        let entries = try await client.records(
+            named: names,
+            in: zone.zone,
+            .asInResponse,
+            desiredKeys: desiredKeys
+        )
         connection.didSee(
             names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) },
             .lookup,
@@ -79,22 +83,19 @@ extension CKDatabase {
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // A record that the response omits is not necessarily deleted.
         var missing = CKError(.internalError, "The relay's response does not contain this record.")
-        try reading { () throws(JSONError) in
-            try ClientResponse.records(document.root, zone: nil) { entry in
-                switch entry {
-                case .record(let found):
-                    let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
-                    results[id] = .success(reader.record(found))
-                case .share(let found, let share):
-                    let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
-                    results[id] = .success(reader.record(found, share))
-                case .deleted(let name, _, _):
-                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(.unknownItem))
-                case .failed(let name, let failure):
-                    let error = CKError(failure, at: .item)
-                    guard let name else { return missing = error }
-                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(error)
-                }
+        for entry in entries {
+            switch entry {
+            case .record(let found):
+                let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
+                results[id] = .success(reader.record(found))
+            case .share(let found, let share):
+                let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
+                results[id] = .success(reader.record(found, share))
+            case .deleted(let name, _, _):
+                results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(.unknownItem))
+            case .failed(let name?, let failure):
+                results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(failure, at: .item))
+            case .failed(nil, let failure): missing = CKError(failure, at: .item)
             }
         }
         if myName != me.recordName {
@@ -187,7 +188,7 @@ extension CKDatabase {
         let connection = try session.connection()
         guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.identifiesUser
         else { return connection }
-        _ = try? await connection.fetchCallerName()
+        _ = try? await client.callerName()
         return connection
     }
 }
@@ -278,39 +279,34 @@ extension CKDatabase {
         matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
     ) {
         let connection = try await connectionResolvingCaller()
-        let body = ClientRequest.query(
+        var request = QueryRequest(
             start.query,
             in: start.zoneID?.zone,
             desiredKeys: desiredKeys,
-            limit: Self.pageSize(limit),
             marker: start.marker
         )
+        request.limit = Self.pageSize(limit)
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let requestTime = connection.now
-        let document = try await call("records/query", body)
+        let page = try await client.records(matching: request)
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
-        var unnamed: CKError?
-        let marker = try reading { () throws(JSONError) in
-            try ClientResponse.records(document.root, zone: nil) { entry in
-                let record: CKRecord
-                switch entry {
-                case .record(let found): record = reader.record(found)
-                case .share(let found, let share): record = reader.record(found, share)
-                case .deleted: return
-                case .failed(let name, let failure):
-                    let error = CKError(failure, at: .item)
-                    guard let name else { return unnamed = unnamed ?? error }
-                    results.append((CKRecord.ID(recordName: name, zoneID: start.zoneID ?? .default), .failure(error)))
-                    return
-                }
-                results.append((record.recordID, .success(record)))
+        for entry in page.entries {
+            let record: CKRecord
+            switch entry {
+            case .record(let found): record = reader.record(found)
+            case .share(let found, let share): record = reader.record(found, share)
+            case .deleted: continue
+            case .failed(let name, let failure):
+                let error = CKError(failure, at: .item)
+                guard let name else { throw error }
+                results.append((CKRecord.ID(recordName: name, zoneID: start.zoneID ?? .default), .failure(error)))
+                continue
             }
-            return try document.root["continuationMarker"]?.string()
+            results.append((record.recordID, .success(record)))
         }
-        if let unnamed { throw unnamed }
         connection.didSee(results.lazy.map(\.0), .listing, of: scope, at: requestTime)
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
-        let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
+        let cursor = page.marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)
     }
 }
@@ -458,31 +454,15 @@ extension CKDatabase {
     ) async throws(CKError) {
         let connection = try await connectionResolvingCaller()
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let document: JSONDocument
-        do throws(CallFailure) {
-            document = try await connection.modify(
-                chunk.items.map(\.write),
-                in: chunk.zoneID.zone,
-                of: scope,
-                atomically: atomically,
-                settings: settings,
-                retention: settings.isRepeated ? .untilAnswered : .minutes
-            )
-        } catch {
-            // The response to a failed atomic write is an error that lists all items.
-            guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil
-            else { throw error.error }
-            document = listed
-        }
-        try reading { () throws(JSONError) in
-            var rest = chunk.items[...]
-            try ClientResponse.records(document.root, zone: nil) { entry in
-                guard let item = rest.popFirst() else { return }
-                outcome.apply(item, entry, &reader)
-            }
-            for item in rest {
-                outcome.fail(item, CKError(.internalError, "The relay's response does not contain this item."))
-            }
+        let entries = try await client.modifyRecords(
+            chunk.items.map(\.write),
+            in: chunk.zoneID.zone,
+            .asInResponse,
+            atomically: atomically
+        )
+        for (item, entry) in zip(chunk.items, entries) { outcome.apply(item, entry, &reader) }
+        for item in chunk.items.dropFirst(entries.count) {
+            outcome.fail(item, CKError(.internalError, "The relay's response does not contain this item."))
         }
     }
 }

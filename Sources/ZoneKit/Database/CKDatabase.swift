@@ -2,7 +2,7 @@ public import Foundation
 package import Records
 package import SyncCore
 import Synchronization
-package import Wire
+import Wire
 
 /// A database of a container: public, private or shared.
 ///
@@ -37,6 +37,9 @@ public final class CKDatabase: NSObject, Sendable {
     package func configured(_ settings: RequestSettings) -> CKDatabase {
         settings == self.settings ? self : CKDatabase(databaseScope, session, settings: settings)
     }
+
+    /// Sends this database's requests.
+    package var client: any RelayClient { session.client(of: scope, settings) }
 
     /// The container and the scope.
     public override var description: String { "<CKDatabase: \(session.container) \(databaseScope)>" }
@@ -85,8 +88,9 @@ extension CKDatabase {
             let part = ids[start..<min(start + 200, ids.count)]
             let connection = try session.connection()
             let requestTime = connection.now
-            let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
-            for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, requested: id) }
+            for (id, entry) in zip(part, try await client.zones(part.map(\.zone))) {
+                results[id] = zoneResult(entry, requested: id)
+            }
             connection.didSee(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: requestTime)
         }
         for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
@@ -100,8 +104,7 @@ extension CKDatabase {
         let connection = try session.connection()
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let requestTime = connection.now
-        let document = try await call("zones/list")
-        let zones: [CKRecordZone] = try zoneEntries(document).compactMap { entry in
+        let zones: [CKRecordZone] = try await client.zones(nil).compactMap { entry in
             switch entry {
             case .zone(let zone): return CKRecordZone(zone, id: reader.zoneID(zone.id))
             case .deleted: return nil
@@ -163,14 +166,9 @@ extension CKDatabase {
         // Another user may have zones with the same names.
         let user = AccountBinding.forCurrentTask(try session.connection())
         for part in BatchLimits.parts(made, gone) {
-            let document = try await user.perform { () throws(CKError) in
-                try await modifyZones(
-                    creating: part.first,
-                    deleting: part.second,
-                    retention: settings.isRepeated ? .untilAnswered : .minutes
-                )
+            entries += try await user.perform { () throws(CKError) in
+                try await client.modifyZones(creating: part.first, deleting: part.second, because: .deleted)
             }
-            entries += try zoneEntries(document)
         }
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
@@ -195,38 +193,15 @@ extension CKDatabase {
     ///
     /// Succeeds if the zone does not exist.
     package func end(_ zoneID: CKRecordZone.ID, because reason: ZoneDeletionReason) async throws(CKError) {
-        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: reason)
-        for case .failed(_, let failure) in try zoneEntries(document) {
+        var settings = settings
+        settings.isRepeated = true
+        let client = configured(settings).client
+        let entries = try await client.modifyZones(creating: [], deleting: [zoneID.zone], because: reason)
+        for case .failed(_, let failure) in entries {
             let error = CKError(failure, at: .item)
             if error.code != .zoneNotFound { throw error }
         }
         try session.connection().zoneKeys.forget(zoneID)
-    }
-
-    /// Sends one `zones/modify` request.
-    package func modifyZones(
-        creating: [ZoneID],
-        deleting: [ZoneID],
-        because reason: ZoneDeletionReason = .deleted,
-        retention: IdempotencyCache.Retention = .untilAnswered
-    ) async throws(CKError) -> JSONDocument {
-        let connection = try session.connection()
-        do throws(CallFailure) {
-            return try await connection.modify(
-                creating: creating,
-                deleting: deleting,
-                because: reason,
-                of: scope,
-                settings: settings,
-                retention: retention
-            )
-        } catch {
-            throw error.error
-        }
-    }
-
-    private func zoneEntries(_ document: JSONDocument) throws(CKError) -> [ClientResponse.ZoneEntry] {
-        try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
     }
 
     /// Returns the result for a zone under the ID that the caller has used.
@@ -336,19 +311,15 @@ extension CKDatabase {
         changeToken: CKServerChangeToken, moreComing: Bool
     ) {
         try requireChangeFeed()
-        let body = ClientRequest.databaseChanges(
-            since: previousServerChangeToken?.encoded,
-            limit: resultsLimit.map(Self.pageSize)
-        )
         let connection = try session.connection()
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let document = try await call("changes/database", body)
-        let (entries, end) = try reading { () throws(JSONError) in
-            (try ClientResponse.zones(document.root), try ClientResponse.pageEnd(document.root))
-        }
+        let page = try await client.databaseChanges(
+            since: previousServerChangeToken.map { SyncToken($0.encoded) },
+            limit: resultsLimit.map(Self.pageSize)
+        )
         var modifications: [DatabaseChange.Modification] = []
         var deletions: [DatabaseChange.Deletion] = []
-        for entry in entries {
+        for entry in page.entries {
             switch entry {
             case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
             case .deleted(let zone, let reason):
@@ -359,7 +330,7 @@ extension CKDatabase {
             }
         }
         for deletion in deletions { connection.zoneKeys.forget(deletion.zoneID) }
-        return (modifications, deletions, CKServerChangeToken(encoded: end.syncToken), end.moreComing)
+        return (modifications, deletions, CKServerChangeToken(encoded: page.token.text), page.moreComing)
     }
 
     /// Fetches one page of the records in a zone that have changed since a token, each record once and in its current
@@ -422,28 +393,25 @@ extension CKDatabase {
     ) async throws(CKError) -> ZoneChangesPage {
         try requireChangeFeed()
         let connection = try await connectionResolvingCaller()
-        let body = ClientRequest.zoneChanges(
-            in: zoneID.zone,
-            since: token?.encoded,
-            // The zone's keys are records with this field, and are useless without it.
-            desiredKeys: desiredKeys.map { connection.encryptionKey == nil ? $0 : $0 + [KeyRecord.field] },
-            limit: limit.map(Self.pageSize)
-        )
+        var options = FeedOptions()
+        // The zone's keys are records with this field, and are useless without it.
+        options.desiredKeys = desiredKeys.map { connection.encryptionKey == nil ? $0 : $0 + [KeyRecord.field] }
+        options.limit = limit.map(Self.pageSize)
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let requestTime = connection.now
-        let document = try await call("changes/zone", body)
-        let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
-            guard let entry = try document.root.required("zones").elements().first else {
-                return .failure(CKError(.internalError, "The relay's response does not contain the zone."))
-            }
-            if let failure = try ClientResponse.failure(entry, zone: zoneID.zone) {
-                return .failure(CKError(failure, at: .item))
-            }
-            if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
-            return try Self.page(entry, in: zoneID, reader)
+        var page: ZoneChangesPage
+        do throws(CKError) {
+            let found = try await client.zoneChanges(
+                in: zoneID.zone,
+                since: token.map { SyncToken($0.encoded) },
+                options
+            )
+            if databaseScope == .private, let home = found.zone { _ = reader.zoneID(home) }
+            page = try Self.page(found, in: zoneID, reader)
+        } catch {
+            connection.zoneKeys.requestFailed(error, of: zoneID)
+            throw error
         }
-        if case .failure(let error) = outcome { connection.zoneKeys.requestFailed(error, of: zoneID) }
-        var page = try outcome.get()
         connection.didSee(page.records.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
         connection.didSee(page.deletions.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
         let before = connection.zoneKeys.key(zoneID)?.number
@@ -482,17 +450,16 @@ extension CKDatabase {
     }
 
     private static func page(
-        _ entry: JSONValue,
+        _ found: FeedPage,
         in zoneID: CKRecordZone.ID,
         _ reader: RecordReader
-    ) throws(JSONError) -> Result<ZoneChangesPage, CKError> {
+    ) throws(CKError) -> ZoneChangesPage {
         var unnamed: CKError?
-        let end = try ClientResponse.pageEnd(entry)
         var page = ZoneChangesPage(
-            changeToken: CKServerChangeToken(encoded: end.syncToken),
-            moreComing: end.moreComing
+            changeToken: CKServerChangeToken(encoded: found.token.text),
+            moreComing: found.moreComing
         )
-        try ClientResponse.records(entry, zone: zoneID.zone) { item in
+        try found.visit { item, _ in
             switch item {
             case .record(let record):
                 let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
@@ -510,7 +477,8 @@ extension CKDatabase {
             }
         }
         // The failed record has no name to fetch it by, and the page's token is past it.
-        return unnamed.map { .failure($0) } ?? .success(page)
+        if let unnamed { throw unnamed }
+        return page
     }
 
     /// Returns the page size for a requested limit; the relay's maximum is 200.
@@ -540,9 +508,8 @@ extension CKDatabase {
         for ids: [CKSubscription.ID]
     ) async throws -> [CKSubscription.ID: Result<CKSubscription, any Error>] {
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
-        let document = try await call("subscriptions/lookup", ClientRequest.lookup(subscriptions: ids))
         var results: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
-        for entry in try subscriptionEntries(document) {
+        for entry in try await client.subscriptions(ids) {
             switch entry {
             case .subscription(let found): results[found.id] = .success(make(found, &reader))
             case .failed(let id?, let failure): results[id] = .failure(CKError(failure, at: .item))
@@ -556,8 +523,7 @@ extension CKDatabase {
     /// Fetches all subscriptions of the current user in this database.
     public func allSubscriptions() async throws -> [CKSubscription] {
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
-        let document = try await call("subscriptions/list")
-        return try subscriptionEntries(document).compactMap { entry in
+        return try await client.subscriptions(nil).compactMap { entry in
             guard case .subscription(let found) = entry else { return nil }
             return make(found, &reader)
         }
@@ -614,11 +580,9 @@ extension CKDatabase {
         let user = AccountBinding.forCurrentTask(try session.connection())
         let isRefusedWhole = wanted.isEmpty && subscriptionIDsToDelete.isEmpty && !subscriptionsToSave.isEmpty
         for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) where !isRefusedWhole {
-            let body = ClientRequest.modify(creating: part.first, deleting: part.second)
-            let document = try await user.perform { () throws(CKError) in
-                try await call("subscriptions/modify", body, isWrite: true)
+            entries += try await user.perform { () throws(CKError) in
+                try await client.modifySubscriptions(creating: part.first, deleting: part.second)
             }
-            entries += try subscriptionEntries(document)
         }
         var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
         var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]
@@ -663,12 +627,6 @@ extension CKDatabase {
         guard case .zone(let zone?) = found.kind else { return CKSubscription.make(found, zoneID: nil) }
         return CKSubscription.make(found, zoneID: reader.zoneID(zone))
     }
-
-    private func subscriptionEntries(
-        _ document: JSONDocument
-    ) throws(CKError) -> [ClientResponse.SubscriptionEntry] {
-        try reading { () throws(JSONError) in try ClientResponse.subscriptions(document.root) }
-    }
 }
 
 extension CKDatabase {
@@ -686,10 +644,12 @@ extension CKDatabase {
     ) async {
         if let start, start > time.now(), (try? await time.sleep(start)) == nil { return }
         var (backoff, random) = (Backoff.requests, random)
-        let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
         while !Task.isCancelled {
             do throws(CKError) {
-                _ = try await call("subscriptions/modify", body, isWrite: true)
+                _ = try await client.modifySubscriptions(
+                    creating: [Subscription(id: id, kind: .database)],
+                    deleting: []
+                )
                 return
             } catch {
                 let syncFailure = error.syncFailure

@@ -58,22 +58,13 @@ extension CKContainer {
     /// - Throws: `invalidArguments` if the relay does not support the push service or the endpoint, and the errors of
     ///   any request.
     public func registerForPushes(_ target: RelayPushTarget) async throws {
-        try await call("push/register", target.body)
+        try await privateCloudDatabase.client.registerForPushes(target)
     }
 
     /// Ends the registration for pushes.
     ///
     /// - Throws: The errors of any request. Succeeds if the device was not registered.
     public func unregisterFromPushes() async throws {
-        try await call("push/unregister", Array("{}".utf8))
-    }
-
-    private func call(_ operation: String, _ body: [UInt8]) async throws {
-        let connection = try session.connection()
-        do throws(CallFailure) {
-            _ = try await connection.send(RelayCall(.private, operation, body))
-        } catch {
-            throw error.error
-        }
+        try await privateCloudDatabase.client.registerForPushes(nil)
     }
 }

@@ -57,7 +57,7 @@ extension CKDatabase {
     func callerName() async throws(CKError) -> String {
         let connection = try session.connection()
         if let known = connection.caller.recordName { return known }
-        return try await connection.fetchCallerName()
+        return try await client.callerName()
     }
 
     /// Returns the query with the current user's record name in place of the placeholder.

@@ -31,12 +31,8 @@ extension CKContainer {
         fetchingRoots: Bool,
         rootKeys: [CKRecord.FieldKey]?
     ) async throws(CKError) -> [URL: Result<CKShare.Metadata, any Error>] {
-        let body = ClientRequest.shares(
-            urls.map(\.lastPathComponent),
-            fetchingRoots: fetchingRoots,
-            rootKeys: rootKeys
-        )
-        let metadatas = try await shareMetadataEntries("records/resolve", body, count: urls.count)
+        let call = ShareCall.resolve(urls.map(\.lastPathComponent), fetchingRoots: fetchingRoots, rootKeys: rootKeys)
+        let metadatas = try await metadatas(call, count: urls.count)
         return Dictionary(zip(urls, metadatas)) { first, _ in first }
     }
 
@@ -63,8 +59,7 @@ extension CKContainer {
         // Publish the key first: when the owner learns of the new participant, the owner's device provides the zone
         // keys.
         await privateCloudDatabase.publishKey()
-        let body = ClientRequest.shares(metadatas.map(\.shortGUID))
-        let results = try await shareMetadataEntries("records/accept", body, count: metadatas.count)
+        let results = try await self.metadatas(.accept(metadatas.map(\.shortGUID)), count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }
         let zones = shares.compactMap { try? $0.get().recordID.zoneID.zone }
         let connection = try? privateCloudDatabase.session.connection()
@@ -91,26 +86,21 @@ extension CKContainer {
 
     package func requestAccess(_ urls: [URL]) async throws(CKError) -> [URL: Result<Void, any Error>] {
         guard !urls.isEmpty else { return [:] }
-        let body = ClientRequest.shares(urls.map(\.lastPathComponent))
-        let document = try await publicCloudDatabase.call("records/requestaccess", body, isWrite: true)
-        let failures = try reading { () throws(JSONError) in try ClientResponse.requestFailures(document.root) }
+        let failures = try await publicCloudDatabase.client.requestAccess(toShares: urls.map(\.lastPathComponent))
         return zip(urls, failures).reduce(into: [:]) { results, pair in
             results[pair.0] = pair.1.map { .failure(CKError($0, at: .item)) } ?? .success(())
         }
     }
 
-    /// Sends a `records/resolve` or `records/accept` request, and returns one result for each share.
-    private func shareMetadataEntries(
-        _ operation: String,
-        _ body: [UInt8],
+    /// Returns one result for each share.
+    private func metadatas(
+        _ call: ShareCall,
         count: Int
     ) async throws(CKError) -> [Result<CKShare.Metadata, any Error>] {
         guard count > 0 else { return [] }
         let connection = try await publicCloudDatabase.connectionResolvingCaller()
         let reader = RecordReader(scope: .public, caller: connection.caller)
-        let isWrite = operation == "records/accept"
-        let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
-        let entries = try reading { () throws(JSONError) in try ClientResponse.shareMetadataEntries(document.root) }
+        let entries = try await publicCloudDatabase.client.shares(call)
         let missing = CKError(.internalError, "The relay's response does not contain this share.")
         return (0..<count).map { place in
             guard place < entries.count else { return .failure(missing) }
@@ -189,11 +179,7 @@ extension CKContainer {
     /// Returns the users that the relay finds, in the order of `lookups`; `nil` for those that it does not find.
     func identities(_ lookups: [CKUserIdentity.LookupInfo]) async throws(CKError) -> [ClientIdentity?] {
         guard !lookups.isEmpty else { return [] }
-        let document = try await publicCloudDatabase.call(
-            "users/discover",
-            ClientRequest.discover(lookups.map(\.lookup))
-        )
-        let users = try reading { () throws(JSONError) in try ClientResponse.users(document.root) }
+        let users = try await publicCloudDatabase.client.users(lookups.map(\.lookup))
         return lookups.map { info in users.first { $0.answers(info.lookup) } }
     }
 
@@ -317,8 +303,7 @@ extension CKContainer {
     ///
     /// The relay has no address book, so the result is empty.
     public func allUserIdentitiesFromContacts() async throws -> [CKUserIdentity] {
-        let document = try await publicCloudDatabase.call("users/discover")
-        let users = try reading { () throws(JSONError) in try ClientResponse.users(document.root) }
+        let users = try await publicCloudDatabase.client.users(nil)
         let name = try session.connection().caller.recordName
         return users.map { CKUserIdentity($0, callerName: name) }
     }

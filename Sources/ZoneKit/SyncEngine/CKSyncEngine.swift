@@ -32,20 +32,7 @@ public final class CKSyncEngine: Sendable {
 
     /// Creates an engine with given sources of time and randomness.
     package convenience init(_ configuration: Configuration, conditions: SyncConditions) {
-        let state = Self.state(for: configuration)
-        let link = DatabaseLink(database: configuration.database) { zone in
-            state.read { $0.unreadable.contains(zone) }
-        }
-        self.init(configuration, state: state, link: link, conditions: conditions)
-    }
-
-    /// Creates an engine with a given link and given sources of time and randomness.
-    package convenience init(
-        _ configuration: Configuration,
-        link: any CloudDatabase<CKRecord, CKRecordZone>,
-        conditions: SyncConditions
-    ) {
-        self.init(configuration, state: Self.state(for: configuration), link: link, conditions: conditions)
+        self.init(configuration, state: Self.state(for: configuration), conditions: conditions)
     }
 
     private static func state(for configuration: Configuration) -> State {
@@ -60,12 +47,11 @@ public final class CKSyncEngine: Sendable {
     private init(
         _ configuration: Configuration,
         state: State,
-        link: any CloudDatabase<CKRecord, CKRecordZone>,
         conditions: SyncConditions
     ) {
         database = configuration.database
         self.state = state
-        driver = SyncDriver(configuration, link: link, state: state, conditions: conditions)
+        driver = SyncDriver(configuration, state: state, conditions: conditions)
         let driver = driver
         let time = conditions.time
         state.onChange { [weak driver] in
@@ -248,7 +234,7 @@ extension CKSyncEngineDelegate {
     ) async -> CKSyncEngine.FetchChangesOptions { context.options }
 }
 
-/// The dependencies of an engine besides its link.
+/// The dependencies of an engine besides its database.
 package struct SyncConditions: Sendable {
     package var time = Scheduler.system
     package var random = RandomGenerator.system

@@ -134,9 +134,9 @@ extension SyncDriver {
     }
 
     private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
-        let link = link
+        let database = database
         do {
-            return .success(try await cancellable(.fetching) { try await link.databaseChanges(since: token) })
+            return .success(try await cancellable(.fetching) { try await database.databasePage(since: token) })
         } catch {
             return .failure(CKError(from: error))
         }
@@ -146,10 +146,19 @@ extension SyncDriver {
     ///
     /// Acquires the zone's lock; `take` releases it when the page has been applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
-        let link = link
+        let (database, state) = (database, state)
         await zoneLock(zone).enter()
         do {
-            return .success(try await cancellable(.fetching) { try await link.zoneChanges(in: zone, since: token) })
+            return .success(
+                try await cancellable(.fetching) {
+                    let hasUnreadableValues = state.read { $0.unreadable.contains(zone) }
+                    return try await database.zonePage(
+                        in: zone,
+                        since: token,
+                        hasUnreadableValues: hasUnreadableValues
+                    )
+                }
+            )
         } catch {
             return .failure(CKError(from: error))
         }
@@ -292,11 +301,13 @@ extension SyncDriver {
         try requireOutsideOfDelegate("resetEncryptedData")
         try await checkAccount()
         let epoch = accountEpoch
-        let link = link
+        let database = database
         do {
             await zoneLock(zone).enter()
             defer { zoneLock(zone).leave() }
-            try await cancellable { try await link.reset(zone) }
+            try await cancellable {
+                try await database.end(CKRecordZone.ID(zone), because: .encryptedDataReset)
+            }
             if epoch == accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
         }
         await zoneEnded(zone, .encryptedDataReset, epoch)

@@ -112,7 +112,7 @@ extension SyncDriver {
             var error: CKError?
             switch entry.change {
             case .saveZone(let zone):
-                switch answer.saved[id.zone] ?? .failure(CKError(.internalError)) {
+                switch answer.saveResults[id] ?? .failure(CKError(.internalError)) {
                 case .success(let zone): saved.append(zone)
                 case .failure(let failure):
                     error = CKError(from: failure)
@@ -120,7 +120,7 @@ extension SyncDriver {
                 }
             case .deleteZone:
                 do {
-                    try answer.deleted[id.zone]?.get()
+                    try answer.deleteResults[id]?.get()
                     deleted.append(id)
                 } catch let failure {
                     error = CKError(from: failure)
@@ -159,19 +159,21 @@ extension SyncDriver {
         _ saves: [CKRecordZone],
         _ deletes: [CKRecordZone.ID],
         _ tally: inout Tally
-    ) async -> ZonesAnswer<CKRecordZone> {
-        let link = link
+    ) async -> (
+        saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
+        deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
+    ) {
+        let database = database
         do {
             return try await cancellable(.sending) {
-                try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone))
+                try await database.modifyRecordZones(saving: saves, deleting: deletes)
             }
         } catch {
             tally.zonesStayPending = CKError(from: error).isServiceFailure
-            let saved = saves.map { ($0.zoneID.zone, Result<CKRecordZone, any Error>.failure(error)) }
-            let deleted = deletes.map { ($0.zone, Result<Void, any Error>.failure(error)) }
-            return ZonesAnswer(
-                saved: Dictionary(saved, uniquingKeysWith: { $1 }),
-                deleted: Dictionary(deleted, uniquingKeysWith: { $1 })
+            let saved = saves.map { ($0.zoneID, Result<CKRecordZone, any Error>.failure(error)) }
+            let deleted = deletes.map { ($0, Result<Void, any Error>.failure(error)) }
+            return (
+                Dictionary(saved, uniquingKeysWith: { $1 }), Dictionary(deleted, uniquingKeysWith: { $1 })
             )
         }
     }
@@ -260,12 +262,12 @@ extension SyncDriver {
         }
     }
 
-    private func modify(_ request: [BatchItem], atomically: Bool) async throws -> RecordsAnswer<CKRecord> {
-        let link = link
+    private func modify(_ request: [BatchItem], atomically: Bool) async throws -> ModifyOutcome {
+        let database = database
         let saves = request.compactMap(\.record)
         let deletes = request.filter { $0.record == nil }.map(\.id)
         return try await cancellable(.sending) {
-            try await link.modifyRecords(saving: saves, deleting: deletes, atomically: atomically)
+            try await database.send(saving: saves, deleting: deletes, atomically: atomically)
         }
     }
 
@@ -435,17 +437,17 @@ struct SentBatch {
         )
     }
 
-    mutating func addResults(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
+    mutating func addResults(_ request: [BatchItem], _ answer: ModifyOutcome) {
         for item in request {
             if let record = item.record {
-                switch answer.saved[item.id] ?? .failure(CKError(.internalError)) {
+                switch answer.saveResults[record.recordID] ?? .failure(CKError(.internalError)) {
                 case .success(let record):
                     saved.append(record)
                     results.append((item.id, nil))
                 case .failure(let error): fail(item, record, CKError(from: error))
                 }
             } else {
-                switch answer.deleted[item.id] ?? .success(()) {
+                switch answer.deleteResults[CKRecord.ID(item.id)] ?? .success(()) {
                 case .success:
                     deleted.append(CKRecord.ID(item.id))
                     results.append((item.id, nil))

@@ -8,7 +8,6 @@ import Wire
 /// Fetching and sending run concurrently, each one round at a time. The state contains everything a round has received
 /// before the next event is delivered, and the event with the data always precedes the state that covers them.
 actor SyncDriver {
-    let link: any CloudDatabase<CKRecord, CKRecordZone>
     let state: CKSyncEngine.State
     let database: CKDatabase
     let conditions: SyncConditions
@@ -62,14 +61,12 @@ actor SyncDriver {
 
     init(
         _ configuration: CKSyncEngine.Configuration,
-        link: any CloudDatabase<CKRecord, CKRecordZone>,
         state: CKSyncEngine.State,
         conditions: SyncConditions
     ) {
-        self.link = link
         self.state = state
         self.conditions = conditions
-        database = configuration.database
+        database = configuration.database.repeatingRequests
         delegate = configuration.delegate
         failures = FailureLog(of: configuration.database, conditions.log)
         isAutomatic = configuration.automaticallySync
@@ -337,7 +334,7 @@ extension SyncDriver {
         }
         do {
             // Ask as the current sign-in, even if a round of the previous user has led to this call.
-            let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+            let name = try await AccountBinding.$current.withValue(nil) { try await database.client.callerName() }
             if name != previous { await accountChanged(from: previous, to: name) }
             // Set last, so that work still running for the previous user is not mistaken for the new user's.
             checkedAccount = generation

@@ -216,6 +216,8 @@ package final class RelaySession: Sendable {
     /// The queue of operations that are added to databases and containers.
     package let operations = OperationQueue()
     private let fixed: RelayConnection?
+    /// Makes the clients in place of HTTP.
+    private let makeClient: (@Sendable (DatabaseScope) -> any RelayClient)?
 
     package var identity: Identity {
         Identity(container: container, connection: fixed.map { ObjectIdentifier($0.caller) })
@@ -224,9 +226,26 @@ package final class RelaySession: Sendable {
     /// Creates a session.
     ///
     /// Without a fixed connection, it looks up the configured one at each use.
-    package init(container: String, connection: RelayConnection? = nil) {
+    package init(
+        container: String,
+        connection: RelayConnection? = nil,
+        client: (@Sendable (DatabaseScope) -> any RelayClient)? = nil
+    ) {
         self.container = container
         fixed = connection
+        makeClient = client
+    }
+
+    /// Returns the client for the requests about one database.
+    ///
+    /// With an owner, the client makes no request in the name of another sign-in.
+    package func client(
+        of scope: DatabaseScope,
+        _ settings: RequestSettings,
+        owner: (@Sendable () -> AccountBinding?)? = nil
+    ) -> any RelayClient {
+        makeClient?(scope)
+            ?? HTTPRelayClient(scope, settings, owner: owner) { () throws(CKError) in try self.connection() }
     }
 
     package func connection() throws(CKError) -> RelayConnection {
@@ -540,28 +559,6 @@ extension RelayConnection {
 }
 
 extension CKDatabase {
-    /// Sends a call to this database and throws its failure as a `CKError`.
-    package func call(
-        _ operation: String,
-        _ body: [UInt8]? = nil,
-        isWrite: Bool = false
-    ) async throws(CKError) -> JSONDocument {
-        do {
-            return try await session.connection().send(
-                RelayCall(scope, operation, body, isWrite: isWrite, settings: settings)
-            )
-        } catch let failure as CallFailure {
-            // If a query fails as a whole because of a missing record type, the error is about an item, not about the
-            // container.
-            if operation == "records/query", let relayError = failure.failure { throw CKError(relayError, at: .item) }
-            throw failure.error
-        } catch let error as CKError {
-            throw error
-        } catch {
-            throw CKError(.internalError, "\(error)")
-        }
-    }
-
     /// Throws unless this database has a change feed; the public database has none.
     package func requireChangeFeed() throws(CKError) {
         guard databaseScope != .public else {

@@ -68,7 +68,7 @@ extension MirrorSync {
         }
         defer { for zone in [from, to] { lock(of: zone).leave() } }
         do throws(CKError) {
-            try await link.move(zoneMove.names, from: from, to: to, deletesSource: true)
+            try await link.client.moveRecords(zoneMove.names, from: from, to: to, deletesSource: true)
         } catch {
             guard !error.syncFailure.isRetriedAutomatically else { throw error }
             return false
@@ -97,7 +97,7 @@ extension MirrorSync {
             }
             defer { for zone in [from, to] { lock(of: zone).leave() } }
             do throws(CKError) {
-                try await link.move(part, from: from, to: to)
+                try await link.client.moveRecords(part, from: from, to: to)
             } catch {
                 guard !error.syncFailure.isRetriedAutomatically else { throw error }
                 return false
@@ -197,7 +197,7 @@ extension MirrorSync {
 
     private func hasNewChanges(_ zone: ZoneID, since token: String?) async throws -> Bool {
         do throws(CKError) {
-            let page = try await link.zoneChanges(in: zone, since: token).records
+            let page = try await link.zoneChanges(in: zone, since: token.map { SyncToken($0) }).records
             return page.moreComing || page.changed.contains { $0.type != Share.recordType }
         } catch {
             switch error.code {

@@ -52,14 +52,13 @@ struct MirrorLink: Sendable {
         cache.binding.withLock { $0 = binding }
     }
 
-    /// Makes a request in the name of the user who owns the store, or not at all.
-    func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
-        let binding = fixed ?? cache.binding.withLock { $0 }
-        do {
-            return try await AccountBinding.$current.withValue(binding) { try await ask() }
-        } catch {
-            throw CKError(from: error)
-        }
+    /// Sends requests in the name of the user who owns the store, or not at all.
+    ///
+    /// A write whose response is lost is repeated until there is a response.
+    var client: any RelayClient {
+        var settings = RequestSettings()
+        settings.isRepeated = true
+        return database.session.client(of: database.scope, settings) { fixed ?? cache.binding.withLock { $0 } }
     }
 
     var isPrivate: Bool { database.databaseScope == .private }
@@ -77,39 +76,22 @@ struct MirrorLink: Sendable {
         }
     }
 
-    func databaseChanges(since token: String?) async throws(CKError) -> DatabasePage {
-        let document = try await asOwner { () throws(CKError) in
-            try await database.call("changes/database", ClientRequest.databaseChanges(since: token, limit: nil))
-        }
-        let isPrivate = isPrivate
-        var unnamed: ClientResponse.Failure?
-        let page = try reading { () throws(JSONError) in
-            let end = try ClientResponse.pageEnd(document.root)
-            var page = DatabasePage(
-                changed: [],
-                deleted: [],
-                token: SyncToken(end.syncToken),
-                moreComing: end.moreComing
-            )
-            for entry in try ClientResponse.zones(document.root) {
-                switch entry {
-                case .zone(let zone): page.changed.append(Self.withoutCallerAsOwner(zone.id, isPrivate))
-                case .deleted(let zone, let reason):
-                    page.deleted.append((Self.withoutCallerAsOwner(zone, isPrivate), reason))
-                // If a zone cannot be read now, its own feed reports the error again.
-                case .failed(let zone?, _): page.changed.append(Self.withoutCallerAsOwner(zone, isPrivate))
-                case .failed(nil, let failure): unnamed = unnamed ?? failure
-                }
+    func databaseChanges(since token: SyncToken?) async throws(CKError) -> DatabasePage {
+        let answer = try await client.databaseChanges(since: token, limit: nil)
+        var page = DatabasePage(changed: [], deleted: [], token: answer.token, moreComing: answer.moreComing)
+        for entry in answer.entries {
+            switch entry {
+            case .zone(let zone): page.changed.append(withoutCallerAsOwner(zone.id))
+            case .deleted(let zone, let reason): page.deleted.append((withoutCallerAsOwner(zone), reason))
+            // If a zone cannot be read now, its own feed reports the error again.
+            case .failed(let zone?, _): page.changed.append(withoutCallerAsOwner(zone))
+            case .failed(nil, let failure): throw CKError(failure, at: .item)
             }
-            return page
         }
-        if let unnamed { throw CKError(unnamed, at: .item) }
         return page
     }
 
-    private static func withoutCallerAsOwner(_ zone: ZoneID, _ isPrivate: Bool) -> ZoneID {
-        isPrivate ? ZoneID(zone.zoneName) : zone
-    }
+    private func withoutCallerAsOwner(_ zone: ZoneID) -> ZoneID { isPrivate ? ZoneID(zone.zoneName) : zone }
 
     /// Fetches one page of a zone's feed.
     ///
@@ -117,80 +99,45 @@ struct MirrorLink: Sendable {
     /// them.
     func zoneChanges(
         in zone: ZoneID,
-        since token: String?,
+        since token: SyncToken?,
         countsRemaining: Bool = false
     ) async throws(CKError) -> MirrorPage {
-        try page(of: try await zoneAnswer(in: zone, since: token, countsRemaining: countsRemaining), in: zone)
-    }
-
-    /// An undecoded page of a zone's feed: the token of the next page is known, its records are not decoded yet.
-    struct ZoneAnswer: Sendable {
-        fileprivate let entry: JSONValue
-        fileprivate let end: ClientResponse.PageEnd
-
-        var token: SyncToken { SyncToken(end.syncToken) }
-        var moreComing: Bool { end.moreComing }
-    }
-
-    func zoneAnswer(
-        in zone: ZoneID,
-        since token: String?,
-        countsRemaining: Bool = false
-    ) async throws(CKError) -> ZoneAnswer {
-        let body = ClientRequest.zoneChanges(
-            in: zone,
-            since: token,
-            desiredKeys: nil,
-            limit: nil,
-            countsRemaining: countsRemaining
-        )
-        let document = try await asOwner { () throws(CKError) in try await database.call("changes/zone", body) }
-        let outcome: Result<ZoneAnswer, CKError> = try reading { () throws(JSONError) in
-            guard let entry = try document.root.required("zones").elements().first else {
-                return .failure(CKError(.internalError, "The relay's response does not contain the zone."))
-            }
-            if let failure = try ClientResponse.failure(entry, zone: zone) {
-                return .failure(CKError(failure, at: .item))
-            }
-            return .success(ZoneAnswer(entry: entry, end: try ClientResponse.pageEnd(entry)))
-        }
-        return try outcome.get()
+        let options = FeedOptions(countsRemaining: countsRemaining)
+        return try page(of: try await client.zoneChanges(in: zone, since: token, options), in: zone)
     }
 
     /// Decodes a page's records and, with a mapping, prepares them for the import.
     ///
     /// - Throws: An error if the relay could not return one of them. The token would mark the record as fetched, and a
     ///   full fetch without it would remove it.
-    func page(of answer: ZoneAnswer, in zone: ZoneID, prepared mapping: RecordMapping? = nil) throws(CKError)
+    func page(of answer: FeedPage, in zone: ZoneID, prepared mapping: RecordMapping? = nil) throws(CKError)
         -> MirrorPage
     {
         var page = MirrorPage(
             records: ZonePage<Record>(changed: [], deleted: [], token: answer.token, moreComing: answer.moreComing)
         )
-        page.remaining = answer.end.remaining
-        page.bytes = answer.entry.rawBytes.count
+        page.remaining = answer.remaining
+        page.bytes = answer.byteCount
         var missing: ClientResponse.Failure?
-        try reading { () throws(JSONError) in
-            try ClientResponse.visitRecords(answer.entry, zone: zone) { item, entry in
-                switch item {
-                case .record(let record) where record.type == ZoneSeal.keyRecordType: page.hasKeys = true
-                case .record(let record):
-                    page.records.changed.append(record)
-                    if let mapping { page.prepared.append(PreparedRecord(record, entry, mapping)) }
-                case .share(let record, let details):
-                    page.records.changed.append(record)
-                    page.shares.append((record.id.recordName, details))
-                    if mapping != nil { page.prepared.append(nil) }
-                case .deleted(_, ZoneSeal.keyRecordType, _): break
-                case .deleted(let name, let type, _):
-                    page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
-                    if isPrivate {
-                        page.moveTargets[name] = try? entry["movedTo"]?.string()
-                    } else if (try? entry["outOfSight"]?.bool()) == true {
-                        page.invisible.insert(name)
-                    }
-                case .failed(_, let failure): missing = missing ?? failure
+        try answer.visit { item, entry in
+            switch item {
+            case .record(let record) where record.type == ZoneSeal.keyRecordType: page.hasKeys = true
+            case .record(let record):
+                page.records.changed.append(record)
+                if let mapping { page.prepared.append(entry.flatMap { PreparedRecord(record, $0, mapping) }) }
+            case .share(let record, let details):
+                page.records.changed.append(record)
+                page.shares.append((record.id.recordName, details))
+                if mapping != nil { page.prepared.append(nil) }
+            case .deleted(_, ZoneSeal.keyRecordType, _): break
+            case .deleted(let name, let type, _):
+                page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
+                if isPrivate {
+                    page.moveTargets[name] = try? entry?["movedTo"]?.string()
+                } else if (try? entry?["outOfSight"]?.bool()) == true {
+                    page.invisible.insert(name)
                 }
+            case .failed(_, let failure): missing = missing ?? failure
             }
         }
         if let missing { throw CKError(missing, at: .item) }
@@ -199,37 +146,27 @@ struct MirrorLink: Sendable {
 
     /// Fetches records of a zone by name; those that do not exist are left out.
     func lookup(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
-        let body = ClientRequest.lookup(names, in: zone, desiredKeys: nil)
-        let document = try await asOwner { () throws(CKError) in try await database.call("records/lookup", body) }
-        return try records(document.root, in: zone)
+        try records(try await client.records(named: names, in: zone, .asRequested, desiredKeys: nil))
     }
 
-    /// Decodes the response's records without those that do not exist; throws if the relay could not return one that
-    /// does.
-    private func records(_ answer: JSONValue, in zone: ZoneID) throws(CKError) -> [Record] {
+    /// Returns the records without those that do not exist; throws if the relay could not return one that does.
+    private func records(_ entries: [ClientResponse.RecordEntry]) throws(CKError) -> [Record] {
         var records: [Record] = []
-        var missing: CKError?
-        try reading { () throws(JSONError) in
-            try ClientResponse.records(answer, zone: zone) { entry in
-                switch entry {
-                case .record(let record), .share(let record, _): records.append(record)
-                case .deleted: break
-                case .failed(_, let failure):
-                    let error = CKError(failure, at: .item)
-                    if error.code != .unknownItem { missing = missing ?? error }
-                }
+        for entry in entries {
+            switch entry {
+            case .record(let record), .share(let record, _): records.append(record)
+            case .deleted: break
+            case .failed(_, let failure):
+                let error = CKError(failure, at: .item)
+                if error.code != .unknownItem { throw error }
             }
         }
-        if let missing { throw missing }
         return records
     }
 
     /// Creates zones; existing ones stay unchanged.
     func make(_ zones: [ZoneID]) async throws(CKError) {
-        let document = try await asOwner { () throws(CKError) in
-            try await database.modifyZones(creating: zones, deleting: [])
-        }
-        let entries = try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
+        let entries = try await client.modifyZones(creating: zones, deleting: [], because: .deleted)
         for case .failed(_, let failure) in entries {
             let error = CKError(failure, at: .item)
             if error.code != .serverRecordChanged { throw error }
@@ -238,8 +175,15 @@ struct MirrorLink: Sendable {
 
     /// Deletes a zone; `reason` is the reason that other devices receive.
     func delete(_ zone: ZoneID, because reason: ZoneDeletionReason = .deleted) async throws(CKError) {
-        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: reason)
+        for case .failed(_, let failure) in try await client.modifyZones(
+            creating: [],
+            deleting: [zone],
+            because: reason
+        ) {
+            let error = CKError(failure, at: .item)
+            if error.code != .zoneNotFound { throw error }
         }
+        forgetKey(of: zone)
     }
 
     /// The result for one item.
@@ -250,76 +194,32 @@ struct MirrorLink: Sendable {
         case failed(CKError, Record?)
     }
 
-    /// Moves records between zones of this user, all or none.
-    ///
-    /// With `deletesSource`, the source zone and its shares end in the same commit; the relay refuses if the zone has
-    /// other records.
-    func move(_ names: [String], from: ZoneID, to: ZoneID, deletesSource: Bool = false) async throws(CKError) {
-        let connection = try connection()
-        _ = try await asOwner { () throws(CKError) in
-            do throws(CallFailure) {
-                let scope = database.scope
-                let place = [from.description, to.description, "\(deletesSource)"] + names
-                return try await connection.write(place, to: from, of: scope, "records/move") { name in
-                    ClientRequest.move(names, from: from, to: to, deletesSource: deletesSource, operationID: name)
-                }
-            } catch {
-                throw error.error
-            }
-        }
-    }
-
     /// Writes records of one zone and returns one result for each, in their order.
     func modify(
         _ writes: [ClientRequest.Write],
         in zone: ZoneID,
         atomically: Bool
     ) async throws(CKError) -> [Answer] {
-        let connection = try database.session.connection()
-        return try await answers(for: writes.count, in: zone) { () throws(CallFailure) in
-            try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
-        }
+        let entries = try await client.modifyRecords(writes, in: zone, .asRequested, atomically: atomically)
+        return answers(entries, for: writes.count)
     }
 
     /// Sends the body of a `records/modify` request that has an idempotency key; returns one result for each
     /// operation, in their order.
     func modify(_ body: [UInt8], count: Int, in zone: ZoneID) async throws(CKError) -> [Answer] {
-        let connection = try database.session.connection()
-        return try await answers(for: count, in: zone) { () throws(CallFailure) in
-            try await connection.send(RelayCall(database.scope, "records/modify", body, isWrite: true))
-        }
+        answers(try await client.modifyRecords(body, in: zone), for: count)
     }
 
-    private func answers(
-        for count: Int,
-        in zone: ZoneID,
-        _ ask: () async throws(CallFailure) -> JSONDocument
-    ) async throws(CKError) -> [Answer] {
-        let document = try await asOwner { () throws(CKError) in
-            do throws(CallFailure) {
-                return try await ask()
-            } catch {
-                // The response to an atomic failure lists every item.
-                guard error.failure?.error.code == .atomicError, let listed = error.document,
-                    listed.root["records"] != nil
-                else { throw error.error }
-                return listed
-            }
-        }
-        var answers: [Answer] = []
-        try reading { () throws(JSONError) in
-            try ClientResponse.records(document.root, zone: zone) { entry in
-                switch entry {
-                case .record(let record), .share(let record, _): answers.append(.saved(record))
-                case .deleted: answers.append(.deleted)
-                case .failed(_, let failure):
-                    answers.append(.failed(CKError(failure, at: .item), failure.serverRecord))
-                }
-            }
-        }
+    private func answers(_ entries: [ClientResponse.RecordEntry], for count: Int) -> [Answer] {
         let missing = CKError(.internalError, "The relay's response does not contain this item.")
-        while answers.count < count { answers.append(.failed(missing, nil)) }
-        return Array(answers.prefix(count))
+        let answers = entries.prefix(count).map { entry -> Answer in
+            switch entry {
+            case .record(let record), .share(let record, _): .saved(record)
+            case .deleted: .deleted
+            case .failed(_, let failure): .failed(CKError(failure, at: .item), failure.serverRecord)
+            }
+        }
+        return answers + Array(repeating: .failed(missing, nil), count: count - answers.count)
     }
 
     /// Fetches one page of the records of a type that were modified since a given time, oldest first.
@@ -335,23 +235,22 @@ struct MirrorLink: Sendable {
         query.filters = extent?.filters ?? []
         if let since { query.filters += [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
         query.sorts = [.init(.modified)]
-        let zone = ZoneID(ZoneID.defaultName)
-        let body = ClientRequest.query(
+        var request = QueryRequest(
             ClientRequest.encode(query),
-            in: zone,
+            in: ZoneID(ZoneID.defaultName),
             desiredKeys: namesOnly ? [] : extent?.fields,
-            limit: nil,
             marker: marker
         )
-        let document = try await database.call("records/query", body)
-        let records = try records(document.root, in: zone)
-        return (records, try reading { () throws(JSONError) in try document.root["continuationMarker"]?.string() })
+        request.naming = .asRequested
+        // Any user may read a public database.
+        let page = try await database.client.records(matching: request)
+        return (try records(page.entries), page.marker)
     }
 
+    /// Returns the name of the user who is signed in now.
     func callerName() async throws(CKError) -> String {
-        let connection = try connection()
         do {
-            return try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+            return try await AccountBinding.$current.withValue(nil) { try await client.callerName() }
         } catch {
             throw CKError(from: error)
         }
@@ -440,8 +339,9 @@ extension MirrorLink {
         do {
             // Another reader of the same content may have deleted the cached file a moment before.
             for isLast in [false, false, true] {
-                let file = try await asOwner { () throws(CKError) in
-                    do { return try await assetClient.download(asset, origin) } catch { throw CKError(from: error) }
+                let binding = fixed ?? cache.binding.withLock { $0 }
+                let file = try await AccountBinding.$current.withValue(binding) {
+                    try await assetClient.download(asset, origin)
                 }
                 let data = try isLast ? Data(contentsOf: file.url) : (try? Data(contentsOf: file.url))
                 guard let data else { continue }

@@ -152,7 +152,7 @@ extension MirrorSync {
 
     private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
         do throws(CKError) {
-            return .success(try await link.databaseChanges(since: token?.text))
+            return .success(try await link.databaseChanges(since: token))
         } catch {
             return .failure(error)
         }
@@ -183,7 +183,7 @@ extension MirrorSync {
             prefetchers[zone] = nil
         }
         do throws(CKError) {
-            return .success(try await link.zoneChanges(in: zone, since: token?.text, countsRemaining: token == nil))
+            return .success(try await link.zoneChanges(in: zone, since: token, countsRemaining: token == nil))
         } catch {
             return .failure(error)
         }

@@ -33,7 +33,9 @@ extension MirrorSync {
     ///
     /// Makes no request if nothing was refused for a reason that a schema change can fix.
     func checkSchema() async {
-        guard await hasSchemaRefusals(), let version = try? await link.schemaVersion() else { return }
+        // The public database has no such call, but the schema belongs to the container.
+        let own = container.privateCloudDatabase.client
+        guard await hasSchemaRefusals(), let version = try? await own.schemaVersion() else { return }
         let file = file
         let count = try? await file.pool.write { db -> Int in
             // Changes refused since the last check were refused under the current schema.
@@ -63,21 +65,6 @@ extension MirrorSync {
             )
         }
         return found ?? false
-    }
-}
-
-extension MirrorLink {
-    /// Fetches the version of the relay's schema; a different number means a different schema.
-    func schemaVersion() async throws(CKError) -> Int64 {
-        var writer = JSONWriter(reserving: 64)
-        writer.object { body in
-            body.member("schemaVersion", true)
-            body.member("resultsLimit", 1)
-        }
-        // The public database has no such call, but the schema belongs to the container.
-        let own = CKContainer(sharing: database.session).privateCloudDatabase
-        let document = try await own.call("changes/database", writer.bytes)
-        return try reading { () throws(JSONError) in try document.root.required("schemaVersion").int64() }
     }
 }
 

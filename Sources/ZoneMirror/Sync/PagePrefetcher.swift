@@ -61,9 +61,9 @@ final class PagePrefetcher: Sendable {
         _ link: MirrorLink,
         _ zone: ZoneID,
         _ token: SyncToken?
-    ) async -> Result<MirrorLink.ZoneAnswer, CKError> {
+    ) async -> Result<FeedPage, CKError> {
         do throws(CKError) {
-            return .success(try await link.zoneAnswer(in: zone, since: token?.text))
+            return .success(try await link.client.zoneChanges(in: zone, since: token, FeedOptions()))
         } catch {
             return .failure(error)
         }

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import Synchronization
 import Testing
 import Wire
@@ -98,11 +99,9 @@ import ZoneTesting
 
     private func end(_ notes: SyncedNotes, _ word: String?) async throws {
         let why = word.map { #","reason":"\#($0)""# } ?? ""
-        _ = try await notes.device.privateDatabase.call(
-            "zones/modify",
-            Array(#"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#.utf8),
-            isWrite: true
-        )
+        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#
+        let call = RelayCall(.private, "zones/modify", Array(body.utf8), isWrite: true)
+        _ = try await notes.device.connection.send(call)
     }
 
     private func reasons(reportedTo notes: SyncedNotes) -> [CKDatabase.DatabaseChange.Deletion.Reason] {
