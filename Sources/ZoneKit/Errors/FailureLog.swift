@@ -30,7 +30,9 @@ package final class FailureLog: Sendable {
     ///
     /// Cancellation is no failure, and the errors of single items were delivered one by one.
     package func failed(_ error: CKError) -> Bool {
-        guard error.code != .operationCancelled, error.code != .partialFailure else { return false }
+        guard error.code != .operationCancelled, error.code != .partialFailure, error != .anotherUser else {
+            return false
+        }
         let (isNew, isLogged) = Self.reported.withLock { reported in
             let isLogged = reported[container]?.values.contains(error.code) ?? false
             let previous = reported[container, default: [:]].updateValue(error.code, forKey: id)
@@ -47,4 +49,12 @@ package final class FailureLog: Sendable {
             if reported[container]?.isEmpty == true { reported[container] = nil }
         }
     }
+}
+
+extension CKError {
+    /// Thrown by a mirrored store until it is replaced by the store of the user who has signed in.
+    package static let anotherUser = CKError(
+        .notAuthenticated,
+        "Another user has signed in. That user's store is opened instead of this one."
+    )
 }

@@ -118,7 +118,7 @@ public final class CKSyncEngine: Sendable {
     ///
     /// They throw `operationCancelled`. Work that they have completed is not undone. Inside the delegate, they end
     /// before their next request. An engine that synchronizes automatically tries again later.
-    public func cancelOperations() async { await driver.cancelOperations() }
+    public func cancelOperations() async { await driver.cancelRounds() }
 }
 
 extension CKSyncEngine {

@@ -2,29 +2,21 @@ import Records
 import SyncCore
 
 extension SyncDriver {
-    private enum Response: Sendable {
+    enum Arrival: Sendable {
         case database(Result<DatabasePage, CKError>)
         case zone(ZoneID, Result<ZonePage<CKRecord>, CKError>)
     }
 
-    func fetchOnSchedule(asksDatabase: Bool, backingOff: Set<ZoneID>) async {
-        do {
-            try await checkAccount()
-        } catch {
-            let error = CKError(from: error)
-            var outcome = FetchRound.Outcome()
-            outcome.syncFailure = error.syncFailure
-            handle(.fetchFinished(outcome))
-            return await report(error, of: accountEpoch)
-        }
-        let epoch = accountEpoch
+    /// The errors of a round, and the user for whom it runs.
+    struct FetchProgress {
+        let epoch: Int
+        /// The errors by zone; the key `nil` stands for the database.
+        var errors: [ZoneID?: CKError] = [:]
+    }
+
+    func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws {
         let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
-        do {
-            try await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
-            await report(nil, of: epoch)
-        } catch {
-            await report(CKError(from: error), of: epoch)
-        }
+        try await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
     }
 
     func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {
@@ -43,9 +35,9 @@ extension SyncDriver {
         asksDatabase: Bool,
         backingOff: Set<ZoneID>
     ) async throws {
-        try await withFetchLock {
+        try await inLane(.fetching) {
             handle(.fetchBegan)
-            let epoch = accountEpoch
+            let epoch = runner.accountEpoch
             await deliver(.willFetchChanges(.init(context: context)))
             let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
             let round = FetchRound(
@@ -54,76 +46,44 @@ extension SyncDriver {
                 prioritized: options.prioritizedZoneIDs.map(\.zone),
                 backingOff: backingOff
             )
-            let (outcome, errors) = await run(round, epoch)
+            var progress = FetchProgress(epoch: epoch)
+            var outcome = FetchRound.Outcome()
+            if isCurrent(progress) { outcome = await run(round, &progress) }
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
             handle(.fetchFinished(outcome))
             // Report a delay that the relay requested before the caller continues.
             await saveState()
             // Nothing has been fetched for the new user yet.
-            if epoch != accountEpoch { handle(.noticed(nil)) }
-            try Self.throwFailure(outcome, errors)
+            if epoch != runner.accountEpoch { handle(.noticed(nil)) }
+            try Self.throwFailure(outcome, progress.errors)
             try requireSameUser(since: epoch)
         }
     }
 
-    /// The errors by zone; the key `nil` stands for the database.
-    private typealias Errors = [ZoneID?: CKError]
+    func isCurrent(_ progress: FetchProgress) -> Bool { progress.epoch == runner.accountEpoch }
 
-    private func run(_ round: FetchRound, _ epoch: Int) async -> (FetchRound.Outcome, Errors) {
-        var errors: Errors = [:]
-        var outcome = FetchRound.Outcome()
-        guard epoch == accountEpoch else { return (outcome, errors) }
-        await withTaskGroup(of: Response.self) { group in
-            var effects = begin(round)
-            while true {
-                if let end = await perform(effects, in: &group, errors, epoch) { outcome = end }
-                guard let response = await group.next() else { break }
-                effects = await apply(response, &errors, epoch)
-                await saveStateAfterPage()
-            }
-        }
-        endRound()
-        return (outcome, errors)
+    func zoneBegins(_ zone: ZoneID, _ progress: FetchProgress) async {
+        await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))), of: progress.epoch)
     }
 
-    /// Performs the effects of the round.
-    ///
-    /// Returns the outcome when the round has ended.
-    private func perform(
-        _ effects: [FetchRound.Effect],
-        in group: inout TaskGroup<Response>,
-        _ errors: Errors,
-        _ epoch: Int
-    ) async -> FetchRound.Outcome? {
-        var outcome: FetchRound.Outcome?
-        for effect in effects where epoch == accountEpoch {
-            switch effect {
-            case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
-            case .zoneBegins(let zone):
-                await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))), of: epoch)
-            case .askZone(let zone, let token):
-                if token == nil { state.update { $0.listings[zone] = [] } }
-                group.addTask { .zone(zone, await self.askZone(zone, token)) }
-            case .zoneEnded(let zone, let syncFailure):
-                let error = syncFailure.map { errors[zone] ?? CKError($0) }
-                let listed = syncFailure == nil ? state.read { $0.listings[zone] } : nil
-                if let listed { await reportMissingRecords(in: zone, from: listed, epoch) }
-                let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
-                let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
-                    zoneID: CKRecordZone.ID(zone),
-                    error: error,
-                    listedRecordIDs: ids
-                )
-                await deliver(.didFetchRecordZoneChanges(end), of: epoch)
-                // Clear the listing only after the event: if the app is killed before, the event is delivered after the
-                // next start.
-                guard epoch == accountEpoch else { break }
-                if listed != nil || syncFailure?.kind == .zoneNotFound { state.update { $0.zoneListed(zone, listed) } }
-            case .finished(let end): outcome = end
-            }
-        }
-        return outcome
+    func listingBegins(_ zone: ZoneID) { state.update { $0.listings[zone] = [] } }
+
+    func zoneEnded(_ zone: ZoneID, _ syncFailure: SyncFailure?, _ progress: FetchProgress) async {
+        let error = syncFailure.map { progress.errors[zone] ?? CKError($0) }
+        let listed = syncFailure == nil ? state.read { $0.listings[zone] } : nil
+        if let listed { await reportMissingRecords(in: zone, from: listed, progress.epoch) }
+        let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
+        let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
+            zoneID: CKRecordZone.ID(zone),
+            error: error,
+            listedRecordIDs: ids
+        )
+        await deliver(.didFetchRecordZoneChanges(end), of: progress.epoch)
+        // Clear the listing only after the event: if the app is killed before, the event is delivered after the next
+        // start.
+        guard isCurrent(progress), listed != nil || syncFailure?.kind == .zoneNotFound else { return }
+        state.update { $0.zoneListed(zone, listed) }
     }
 
     /// Reports deletions, which a listing cannot contain.
@@ -133,46 +93,52 @@ extension SyncDriver {
         await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)), of: epoch)
     }
 
-    private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
+    func askDatabase(since token: SyncToken?) async -> Arrival {
         let database = database
         do {
-            return .success(try await cancellable(.fetching) { try await database.databasePage(since: token) })
+            let page = try await cancellable(.fetching) { try await database.databasePage(since: token) }
+            return .database(.success(page))
         } catch {
-            return .failure(CKError(from: error))
+            return .database(.failure(CKError(from: error)))
         }
     }
 
-    /// Requests a page of a zone.
-    ///
-    /// Acquires the zone's lock; `take` releases it when the page has been applied.
-    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
+    func ask(_ zone: ZoneID, since token: SyncToken?) async -> Arrival {
         let (database, state) = (database, state)
-        await zoneLock(zone).enter()
+        await lock(of: zone).enter()
         do {
-            return .success(
-                try await cancellable(.fetching) {
-                    let hasUnreadableValues = state.read { $0.unreadable.contains(zone) }
-                    return try await database.zonePage(
-                        in: zone,
-                        since: token,
-                        hasUnreadableValues: hasUnreadableValues
-                    )
-                }
-            )
+            let page = try await cancellable(.fetching) {
+                try await database.zonePage(
+                    in: zone,
+                    since: token,
+                    hasUnreadableValues: state.read { $0.unreadable.contains(zone) }
+                )
+            }
+            return .zone(zone, .success(page))
         } catch {
-            return .failure(CKError(from: error))
+            return .zone(zone, .failure(CKError(from: error)))
         }
     }
 
     /// Delivers the changes to the app and then stores the new token.
     ///
     /// Does nothing if the round belongs to another user.
-    private func apply(_ response: Response, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
+    func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
+        let effects = await deliver(arrival, &progress.errors, progress.epoch)
+        await saveStateAfterPage()
+        return effects
+    }
+
+    private func deliver(
+        _ arrival: Arrival,
+        _ errors: inout [ZoneID?: CKError],
+        _ epoch: Int
+    ) async -> [FetchRound.Effect] {
         defer {
-            if case .zone(let zone, _) = response { zoneLock(zone).leave() }
+            if case .zone(let zone, _) = arrival { lock(of: zone).leave() }
         }
-        guard epoch == accountEpoch else { return [] }
-        switch response {
+        guard epoch == runner.accountEpoch else { return [] }
+        switch arrival {
         case .database(.success(var page)):
             let changed = page.changed
             let returned = state.read { $0.feed.vanished.intersection(changed) }
@@ -195,7 +161,7 @@ extension SyncDriver {
             if !page.changed.isEmpty || !page.deleted.isEmpty {
                 await deliver(.fetchedRecordZoneChanges(.init(page)), of: epoch)
             }
-            guard epoch == accountEpoch else { return [] }
+            guard epoch == runner.accountEpoch else { return [] }
             note(page, in: zone)
             let failure = note(page.failures, of: zone, &errors)
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
@@ -206,7 +172,7 @@ extension SyncDriver {
                 // An app that lists its zones has now removed the new zone of the same name too, so report it as
                 // changed.
                 await deliverZones(changed: [zone], epoch)
-                guard epoch == accountEpoch else { return [] }
+                guard epoch == runner.accountEpoch else { return [] }
             }
             // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
             return advance(.zoneFailed(zone, error.reportsKeyReset ? SyncFailure(.refused) : error.syncFailure))
@@ -226,8 +192,8 @@ extension SyncDriver {
     /// report it.
     private func zonesReturned(_ zones: Set<ZoneID>, _ epoch: Int) async {
         for zone in zones.sorted(by: { $0.description < $1.description }) {
-            await zoneLock(zone).enter()
-            zoneLock(zone).leave()
+            await lock(of: zone).enter()
+            lock(of: zone).leave()
             await zoneEnded(zone, .deleted, epoch)
         }
     }
@@ -259,8 +225,8 @@ extension SyncDriver {
         }
         for (zone, _) in page.deleted {
             // The answer to a request that was sent before the deletion would bring the zone's records back.
-            await zoneLock(zone).enter()
-            zoneLock(zone).leave()
+            await lock(of: zone).enter()
+            lock(of: zone).leave()
         }
     }
 
@@ -268,7 +234,7 @@ extension SyncDriver {
     private func note(
         _ failures: [(id: RecordID, error: any Error)],
         of zone: ZoneID,
-        _ errors: inout Errors
+        _ errors: inout [ZoneID?: CKError]
     ) -> SyncFailure? {
         guard !failures.isEmpty else { return nil }
         var items = errors[zone]?.partialErrorsByItemID ?? [:]
@@ -300,20 +266,20 @@ extension SyncDriver {
         // This method waits for the page that is being delivered and then delivers an event itself.
         try requireOutsideOfDelegate("resetEncryptedData")
         try await checkAccount()
-        let epoch = accountEpoch
+        let epoch = runner.accountEpoch
         let database = database
         do {
-            await zoneLock(zone).enter()
-            defer { zoneLock(zone).leave() }
+            await lock(of: zone).enter()
+            defer { lock(of: zone).leave() }
             try await cancellable {
                 try await database.end(CKRecordZone.ID(zone), because: .encryptedDataReset)
             }
-            if epoch == accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
+            if epoch == runner.accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
         }
         await zoneEnded(zone, .encryptedDataReset, epoch)
     }
 
-    private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {
+    private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) throws {
         // A deleted zone is not a failure: the database's feed has reported it.
         let failed = outcome.zoneFailures.filter { $0.value.kind != .zoneNotFound }
         if let syncFailure = outcome.syncFailure {

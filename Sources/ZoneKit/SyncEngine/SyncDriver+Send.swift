@@ -3,22 +3,9 @@ import SyncCore
 import Synchronization
 
 extension SyncDriver {
-    func sendOnSchedule(backingOff: Set<ZoneID>) async {
-        do {
-            try await checkAccount()
-        } catch {
-            let error = CKError(from: error)
-            handle(.sendFinished(.init(syncFailure: error.syncFailure)))
-            return await report(error, of: accountEpoch)
-        }
-        let epoch = accountEpoch
+    func sendChanges(backingOff: Set<ZoneID>) async throws {
         let context = CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init())
-        do {
-            try await send(context, backingOff: backingOff)
-            await report(nil, of: epoch)
-        } catch {
-            await report(CKError(from: error), of: epoch)
-        }
+        try await send(context, backingOff: backingOff)
     }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
@@ -32,38 +19,36 @@ extension SyncDriver {
     ///
     /// Sends nothing to the zones in `backingOff`.
     private func send(_ context: CKSyncEngine.SendChangesContext, backingOff: Set<ZoneID>) async throws {
-        let cancellations = cancellations
-        await sendLock.enter()
-        defer { sendLock.leave() }
-        cancellationsBeforeRound[.sending] = cancellations
-        handle(.sendBegan)
-        let epoch = accountEpoch
-        await deliver(.willSendChanges(.init(context: context.leavingOut(backingOff))))
-        var tally = Tally(blockedZones: backingOff)
-        await sendZones(context.leavingOut(backingOff), &tally, epoch)
-        while tally.error == nil, epoch == accountEpoch {
-            guard !Task.isCancelled, !isRoundCancelled(.sending) else {
-                // The remaining changes were not examined, so the round must not count as successful.
-                tally.retryLater(CKError(.operationCancelled))
-                break
-            }
-            let requestedRevision = state.read(\.revision)
-            guard await sendBatch(context.leavingOut(tally.blockedZones), &tally, epoch) else {
-                tally.exhaustedAtRevision = requestedRevision
-                break
+        try await inLane(.sending) {
+            handle(.sendBegan)
+            let epoch = runner.accountEpoch
+            await deliver(.willSendChanges(.init(context: context.leavingOut(backingOff))))
+            var tally = Tally(blockedZones: backingOff)
+            await sendZones(context.leavingOut(backingOff), &tally, epoch)
+            while tally.error == nil, epoch == runner.accountEpoch {
+                guard !Task.isCancelled, !isRoundCancelled(.sending) else {
+                    // The remaining changes were not examined, so the round must not count as successful.
+                    tally.retryLater(CKError(.operationCancelled))
+                    break
+                }
+                let requestedRevision = state.read(\.revision)
+                guard await sendBatch(context.leavingOut(tally.blockedZones), &tally, epoch) else {
+                    tally.exhaustedAtRevision = requestedRevision
+                    break
+                }
+                await saveState()
             }
             await saveState()
+            await deliver(.didSendChanges(.init(context: context.leavingOut(backingOff))))
+            if epoch != runner.accountEpoch || context.options.scope != .all { tally.exhaustedAtRevision = nil }
+            finish(tally)
+            // The app may exit as soon as this returns, so report a delay that the relay requested before.
+            await saveState()
+            await notifyOtherListeners(tally.changedZones)
+            if let error = tally.error { throw error }
+            if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
+            try requireSameUser(since: epoch)
         }
-        await saveState()
-        await deliver(.didSendChanges(.init(context: context.leavingOut(backingOff))))
-        if epoch != accountEpoch || context.options.scope != .all { tally.exhaustedAtRevision = nil }
-        finish(tally)
-        // The app may exit as soon as this returns, so report a delay that the relay requested before.
-        await saveState()
-        await notifyOtherEngines(tally.changedZones)
-        if let error = tally.error { throw error }
-        if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
-        try requireSameUser(since: epoch)
     }
 
     private func finish(_ tally: Tally) {
@@ -82,7 +67,7 @@ extension SyncDriver {
     // MARK: Zones
 
     private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally, _ epoch: Int) async {
-        guard epoch == accountEpoch else { return }
+        guard epoch == runner.accountEpoch else { return }
         let entries = state.read(\.zones.versioned).filter { context.options.scope.contains($0.change.zoneID) }
         guard !entries.isEmpty else { return }
         var saves: [CKRecordZone] = []
@@ -93,16 +78,16 @@ extension SyncDriver {
             case .deleteZone(let id): deletes.append(id)
             }
         }
-        await zoneListLock.enter()
-        defer { zoneListLock.leave() }
+        await runner.zoneListLock.enter()
+        defer { runner.zoneListLock.leave() }
         // A page that is being fetched belongs to a zone that is about to be deleted.
-        let ending = deletes.map { zoneLock($0.zone) }
-        for zoneLock in ending { await zoneLock.enter() }
+        let ending = deletes.map { lock(of: $0.zone) }
+        for lock in ending { await lock.enter() }
         defer { ending.forEach { $0.leave() } }
-        guard epoch == accountEpoch else { return }
+        guard epoch == runner.accountEpoch else { return }
         let answer = await modifyZones(saves, deletes, &tally)
         // The previous user's result is reported when that user signs in again and the change is sent again.
-        guard epoch == accountEpoch else { return }
+        guard epoch == runner.accountEpoch else { return }
         var saved: [CKRecordZone] = []
         var failedSaves: [CKSyncEngine.Event.SentDatabaseChanges.FailedZoneSave] = []
         var deleted: [CKRecordZone.ID] = []
@@ -152,7 +137,7 @@ extension SyncDriver {
     /// Called when the app has received the event about the last request.
     private func eventDelivered(_ epoch: Int) {
         // The state of another user contains nothing about that request.
-        if epoch == accountEpoch { state.update { $0.unreported = UnreportedChanges() } }
+        if epoch == runner.accountEpoch { state.update { $0.unreported = UnreportedChanges() } }
     }
 
     private func modifyZones(
@@ -209,19 +194,19 @@ extension SyncDriver {
         }
         let offered = BatchItem.items(of: batch)
         let items = tally.itemsToSend(offered, of: state.read { $0 })
-        guard !items.isEmpty, epoch == accountEpoch else { return false }
+        guard !items.isEmpty, epoch == runner.accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [AsyncLock] = []
         for zone in items.uniqueZones where tally.error == nil {
-            let zoneLock = zoneLock(zone)
-            await zoneLock.enter()
-            entered.append(zoneLock)
-            guard epoch == accountEpoch else { break }
+            let lock = lock(of: zone)
+            await lock.enter()
+            entered.append(lock)
+            guard epoch == runner.accountEpoch else { break }
             let part = items.filter { $0.id.zone == zone }
             await send(part, atomically: batch.atomicByZone, into: &answer, &tally, epoch)
         }
         defer { entered.forEach { $0.leave() } }
-        guard epoch == accountEpoch else { return false }
+        guard epoch == runner.accountEpoch else { return false }
         applyResult(answer, version, &tally)
         state.update { $0.changesSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
@@ -241,16 +226,16 @@ extension SyncDriver {
     ) async {
         // Atomic changes go into one request, if the relay accepts that many.
         let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
-        var waiting = (isWhole ? [items] : limits.requests(of: items))[...]
-        while epoch == accountEpoch, let request = waiting.popFirst() {
+        var waiting = (isWhole ? [items] : runner.limits.requests(of: items))[...]
+        while epoch == runner.accountEpoch, let request = waiting.popFirst() {
             do {
                 answer.addResults(request, try await modify(request, atomically: atomically))
-                limits.accepted()
+                runner.limits.accepted()
             } catch {
                 let error = CKError(from: error)
                 if error.code == .limitExceeded, request.count > 1 {
-                    limits.exceeded(by: request.count)
-                    waiting = limits.requests(of: request + waiting.joined())[...]
+                    runner.limits.exceeded(by: request.count)
+                    waiting = runner.limits.requests(of: request + waiting.joined())[...]
                     continue
                 }
                 answer.fail(request, error)

@@ -250,7 +250,7 @@ extension MirrorSync {
         _ move: @escaping @Sendable (Database) throws -> Result
     ) async throws -> Result {
         let (file, crash) = (file, conditions.crashPoint)
-        return try await withSendLock {
+        return try await inLane(.sending) {
             let result = try await file.pool.write { db in
                 let result = try move(db)
                 try crash(.insideMove)

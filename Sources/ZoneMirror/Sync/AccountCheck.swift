@@ -19,12 +19,6 @@ actor AccountCheck {
         case signedOut(of: String?)
     }
 
-    /// Thrown until the store is replaced by the current user's.
-    static let anotherUser = CKError(
-        .notAuthenticated,
-        "Another user has signed in. That user's store is opened instead of this one."
-    )
-
     private let file: StoreFile
     private let link: MirrorLink
     /// Reports a change to the container.
@@ -74,7 +68,7 @@ actor AccountCheck {
         await connection.notices.accountIsUsable(generation: generation)
         if let previous, previous != name, !isPublic {
             await changed(.is(name, previous: previous))
-            throw Self.anotherUser
+            throw .anotherUser
         }
         // The file's user is stored before this user's data is, so that the next user can be distinguished from this
         // one. It is stored before any request in this user's name: a round still under way continues in the previous

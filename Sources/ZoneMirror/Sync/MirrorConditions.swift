@@ -27,6 +27,17 @@ package struct MirrorConditions: Sendable {
 
     package init() {}
 
+    /// The part that engines have too.
+    package var world: SyncConditions {
+        var world = SyncConditions()
+        world.time = time
+        world.random = random
+        world.wallClock = wallClock
+        world.schedule = schedule
+        world.log = log
+        return world
+    }
+
     /// Takes the environment of a simulation.
     package init(_ world: SyncConditions) {
         time = world.time

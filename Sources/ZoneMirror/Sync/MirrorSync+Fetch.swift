@@ -5,7 +5,7 @@ import SyncCore
 import ZoneKit
 
 extension MirrorSync {
-    private enum Arrival: Sendable {
+    enum Arrival: Sendable {
         case database(Result<DatabasePage, CKError>)
         /// A page of a zone; `sends` is the number of requests sent to the zone when the page was requested.
         case zone(ZoneID, since: SyncToken?, sends: Int, Result<MirrorPage, CKError>)
@@ -23,21 +23,8 @@ extension MirrorSync {
         var details: [MirrorEvent.Detail] = []
     }
 
-    func fetchOnSchedule(asksDatabase: Bool, backingOff: Set<ZoneID>) async {
-        do {
-            try await checkAccount()
-        } catch {
-            var outcome = FetchRound.Outcome()
-            outcome.syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
-            handle(.fetchFinished(outcome))
-            return await report(error, as: .import)
-        }
-        do {
-            try await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
-            await report(nil)
-        } catch {
-            await report(CKError(from: error))
-        }
+    func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws {
+        try await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
     }
 
     func fetchNow(prioritized: [ZoneID] = []) async throws {
@@ -47,7 +34,7 @@ extension MirrorSync {
     }
 
     func fetch(asksDatabase: Bool, backingOff: Set<ZoneID>, prioritized: [ZoneID]) async throws {
-        try await withFetchLock {
+        try await inLane(.fetching) {
             handle(.fetchBegan)
             var progress = FetchProgress(began: conditions.wallClock())
             let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, backingOff: backingOff)
@@ -81,7 +68,7 @@ extension MirrorSync {
     /// Forgets all change tokens; objects are removed only after a full fetch shows that their records are gone.
     func forgetTokens() async throws {
         let isPublic = isPublic
-        try await withFetchLock {
+        try await inLane(.fetching) {
             repeat {
                 // A poll under way would store its progress.
                 await waitForScheduledPolls()
@@ -115,25 +102,7 @@ extension MirrorSync {
     private func perform(_ round: FetchRound, _ backingOff: Set<ZoneID>, _ progress: inout FetchProgress) async
         -> FetchRound.Outcome
     {
-        var outcome = FetchRound.Outcome()
-        self.round = round
-        await withTaskGroup(of: Arrival.self) { group in
-            var effects = advance(.began)
-            while true {
-                for effect in effects {
-                    switch effect {
-                    case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
-                    case .askZone(let zone, let token):
-                        group.addTask { await self.askZone(zone, token) }
-                    case .finished(let end): outcome = end
-                    case .zoneBegins, .zoneEnded: break
-                    }
-                }
-                guard let arrival = await group.next() else { break }
-                effects = await apply(arrival, &progress)
-            }
-        }
-        self.round = nil
+        var outcome = await run(round, &progress)
         prefetchers.values.forEach { $0.prefetcher.stop() }
         prefetchers = [:]
         // A zone that is gone is not an error: the database's feed has reported it meanwhile.
@@ -150,16 +119,15 @@ extension MirrorSync {
         return outcome
     }
 
-    private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
+    func askDatabase(since token: SyncToken?) async -> Arrival {
         do throws(CKError) {
-            return .success(try await link.databaseChanges(since: token))
+            return .database(.success(try await link.databaseChanges(since: token)))
         } catch {
-            return .failure(error)
+            return .database(.failure(error))
         }
     }
 
-    /// Acquires the zone's lock; `apply` releases it after the page is applied.
-    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
+    func ask(_ zone: ZoneID, since token: SyncToken?) async -> Arrival {
         await lock(of: zone).enter()
         do throws(CKError) {
             try await repeatUnanswered(beforeReading: zone)
@@ -223,7 +191,7 @@ extension MirrorSync {
     }
 
     /// Imports what has arrived, then advances the round.
-    private func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
+    func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
         let arrival = await completed(arrival)
         defer {
             if case .zone(let zone, _, _, _) = arrival { lock(of: zone).leave() }

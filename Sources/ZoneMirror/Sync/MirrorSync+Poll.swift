@@ -72,12 +72,11 @@ extension MirrorSync {
     func pollNow() async throws {
         try await checkAccount()
         await refreshRights()
-        try await withFetchLock {
+        try await inLane(.fetching) {
             var failure: CKError?
             // A poll under way may have been requested before the changes that this one is to find.
             await waitForScheduledPolls()
-            let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &random)
-            for case .query(let type, let since) in effects {
+            for case .query(let type, let since) in effects(of: .pollNow) {
                 do throws(CKError) {
                     try await pollPages(type, since)
                 } catch {
@@ -101,18 +100,17 @@ extension MirrorSync {
             try await checkAccount()
         } catch {
             hasPollFailed = true
-            let syncFailure = error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
-            perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
-            return await report(error, as: .poll)
+            tellPoll(.failed(type: type, syncFailure(of: error)))
+            return await report(error, of: .fetching)
         }
         await refreshRights()
         do throws(CKError) {
             try await pollPages(type, since)
             await removeConfirmedDuplicates()
-            await report(nil)
+            reportSuccess()
         } catch {
             lastError = error
-            await report(error)
+            await report(error, of: .fetching, isReported: true)
         }
     }
 
@@ -205,8 +203,7 @@ extension MirrorSync {
             await note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
         }
         if !isUnknown { unpolled.insert(type) }
-        let end = PublicPoll.Event.page(type: type, [], moreComing: false)
-        perform(poll.handle(end, at: conditions.time.now(), using: &random))
+        tellPoll(.page(type: type, [], moreComing: false))
         return true
     }
 
@@ -224,7 +221,7 @@ extension MirrorSync {
         hasPollFailed = true
         await note(.poll, error: error)
         let syncFailure = syncFailure ?? error.syncFailure
-        perform(poll.handle(.failed(type: type, syncFailure), at: conditions.time.now(), using: &random))
+        tellPoll(.failed(type: type, syncFailure))
         handle(.operationFailed(syncFailure))
         await storeRetryDelay()
     }
@@ -238,10 +235,8 @@ extension MirrorSync {
                 modified: record.modified?.at ?? Timestamp(milliseconds: 0)
             )
         }
-        let now = conditions.time.now()
-        let effects = poll.handle(.page(type: type, listed, moreComing: true), at: now, using: &random)
         var count = 0
-        for case .apply(_, let positions) in effects {
+        for case .apply(_, let positions) in effects(of: .page(type: type, listed, moreComing: true)) {
             let news = positions.map { records[$0] }
             for range in news.parts(room: conditions.room) {
                 var part = Array(news[range])
@@ -250,8 +245,7 @@ extension MirrorSync {
             }
         }
         if isLast {
-            let end = PublicPoll.Event.page(type: type, [], moreComing: false)
-            perform(poll.handle(end, at: conditions.time.now(), using: &random))
+            tellPoll(.page(type: type, [], moreComing: false))
         }
         return count
     }

@@ -121,20 +121,7 @@ extension MirrorSync {
     /// continues.
     private static let maxMoves = 6
 
-    func sendOnSchedule(backingOff: Set<ZoneID>) async {
-        do {
-            try await checkAccount()
-        } catch {
-            handle(.sendFinished(.init(syncFailure: error.syncFailure)))
-            return await report(error, as: .export)
-        }
-        do {
-            _ = try await send(backingOff: backingOff)
-            await report(nil)
-        } catch {
-            await report(CKError(from: error))
-        }
-    }
+    func sendChanges(backingOff: Set<ZoneID>) async throws { _ = try await send(backingOff: backingOff) }
 
     /// Sends all unsent changes.
     ///
@@ -159,7 +146,7 @@ extension MirrorSync {
     ///
     /// Returns the refusals.
     private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
-        try await withSendLock {
+        try await inLane(.sending) {
             handle(.sendBegan)
             var progress = SendProgress(
                 link: isPublic ? link.boundToCurrentAccount() : link,
@@ -258,7 +245,7 @@ extension MirrorSync {
                 return
             }
             let file = file
-            let (from, limit, room) = (place, limits.operations, conditions.room)
+            let (from, limit, room) = (place, runner.limits.operations, conditions.room)
             let now = conditions.wallClock().timeIntervalSince1970
             do {
                 let batch = try await file.pool.write { db in
@@ -292,11 +279,11 @@ extension MirrorSync {
             guard !progress.busyZones.contains(zone) else { continue }
             let ours = items.filter { $0.zone == zone }
             guard try await createZone(zone, for: ours, &progress) else { continue }
-            var waiting = limits.split(ours.parentsFirst(), size: \.size)[...]
+            var waiting = runner.limits.split(ours.parentsFirst(), size: \.size)[...]
             while let request = waiting.popFirst(), progress.error == nil, !progress.busyZones.contains(zone) {
                 let rest = try await send(request, in: zone, &progress)
                 guard !rest.isEmpty else { continue }
-                waiting = limits.split(rest + waiting.joined(), size: \.size)[...]
+                waiting = runner.limits.split(rest + waiting.joined(), size: \.size)[...]
             }
         }
     }
@@ -376,7 +363,7 @@ extension MirrorSync {
         var answers: [MirrorLink.Answer]
         do throws(CKError) {
             answers = try await progress.link.modify(sent.body, count: request.count, in: zone)
-            limits.accepted()
+            runner.limits.accepted()
             feed.wrote(zone)
         } catch {
             return try await failed(sent, error, in: zone, &progress)
@@ -425,7 +412,7 @@ extension MirrorSync {
         }
         try await file.pool.write { try SentRequest.remove($0, in: zone) }
         if error.code == .limitExceeded, request.count > 1 {
-            limits.exceeded(by: request.count)
+            runner.limits.exceeded(by: request.count)
             return request
         }
         if error.syncFailure.isRetriedAutomatically {
@@ -515,7 +502,7 @@ extension MirrorSync {
     /// change's own.
     func requestFailedUnanswered(_ request: [Outgoing], _ error: CKError, _ progress: inout SendProgress) {
         guard let item = request.first, request.count == 1 else {
-            limits.exceeded(by: request.count)
+            runner.limits.exceeded(by: request.count)
             progress.error = error
             return
         }
@@ -613,8 +600,8 @@ extension MirrorSync {
             guard !unsent.isEmpty, progress.error == nil, try await createZone(zone.zone, for: [], &progress) else {
                 continue
             }
-            for start in stride(from: 0, to: unsent.count, by: limits.operations) where progress.error == nil {
-                let part = unsent[start..<min(start + limits.operations, unsent.count)]
+            for start in stride(from: 0, to: unsent.count, by: runner.limits.operations) where progress.error == nil {
+                let part = unsent[start..<min(start + runner.limits.operations, unsent.count)]
                 try await sendUnknown(part, in: zone, &progress)
             }
         }

@@ -22,12 +22,9 @@ actor MirrorSync {
     /// Returns another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
     private let account: AccountCheck
-    let noticeListener: NoticeListener
 
-    private let fetchLock = AsyncLock()
-    let sendLock = AsyncLock()
+    var runner: SyncRunner
     let outboxCheckLock = AsyncLock()
-    private var zoneLocks: [ZoneID: AsyncLock] = [:]
     /// The number of requests sent to each zone or moving records out of it; pages requested before the last one are
     /// out of date.
     var sends: [ZoneID: Int] = [:]
@@ -38,10 +35,7 @@ actor MirrorSync {
     /// Zones being prefetched, with the token of the next page to take.
     var prefetchers: [ZoneID: (token: SyncToken, prefetcher: PagePrefetcher)] = [:]
 
-    var random: RandomGenerator
-    var limits = BatchLimits()
     var feed = FeedState()
-    var round: FetchRound?
     var poll: PublicPoll
     /// The number of record types being polled on schedule, and the callers that wait until it is 0.
     var typesBeingPolled = 0
@@ -49,17 +43,6 @@ actor MirrorSync {
     /// Types reported as skipped, and types that exist but cannot be polled.
     var skipped: Set<String> = []
     var unpolled: Set<String> = []
-    /// The next wake-up of the poll; the schedule has its own alarm.
-    private var nextPollWake: Instant?
-    private var nextScheduleWake: Instant?
-    var schedule: SyncSchedule
-    private var timerGeneration = 0
-    private var timerTask: Task<Void, Never>?
-    private var background: [Int: Task<Void, Never>] = [:]
-    private var lastTask = 0
-    private(set) var isStopped = false
-    /// The number of rounds of any kind that are running.
-    var runningRounds = 0
     var lastError: CKError?
     var hasWarned = false
     /// New objects that were reported because their share is unknown.
@@ -71,9 +54,7 @@ actor MirrorSync {
     /// Whether a type could not be polled in the poll that is running.
     var hasPollFailed = false
     var schemaCheckTask: Task<Void, Never>?
-    private var storedRetryDelay: Double?
-    private var seenChanges: SeenChanges
-    private let failures: FailureLog
+    private var storedRetryDelay: Date?
     /// The user and time of the last fetch of permissions in a public database.
     var lastRightsFetch: (generation: Int, at: Date)?
     /// The objects whose changes are being sent.
@@ -92,16 +73,10 @@ actor MirrorSync {
         self.conditions = conditions
         self.broadcaster = broadcaster
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
-        failures = FailureLog(of: link.database, conditions.log)
         account = AccountCheck(file: file, link: link, changed: accountChanged)
-        noticeListener = NoticeListener(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
         extents = cloud.scope == .public ? file.extents : [:]
-        random = conditions.random
-        seenChanges = SeenChanges(in: conditions.time.testEnvironment, inPublic: isPublic)
-        var settings = conditions.schedule
-        settings.isAutomatic = conditions.isAutomatic
-        schedule = SyncSchedule(settings: settings)
+        runner = SyncRunner(of: link.database, conditions.world, isAutomatic: conditions.isAutomatic)
         var pollSettings = PublicPoll.Settings()
         pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
@@ -146,11 +121,8 @@ actor MirrorSync {
         for zone in try await unfetchedZones() { feed.changed(zone) }
         poll = poll.restored(with: marks)
         if let heldUntil, let heldFor, heldUntil > conditions.wallClock().timeIntervalSince1970 {
-            var settings = conditions.schedule
-            settings.isAutomatic = conditions.isAutomatic
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
-            let wait = min(heldUntil - conditions.wallClock().timeIntervalSince1970, heldFor)
-            schedule = SyncSchedule(settings: settings, retryNotBefore: conditions.time.now() + .seconds(wait))
+            runner.hold(for: min(heldUntil - conditions.wallClock().timeIntervalSince1970, heldFor))
         }
         // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in
@@ -170,81 +142,43 @@ actor MirrorSync {
 
     /// Stops the sync; returns when nothing of it is running.
     func stop() async {
-        isStopped = true
-        timerGeneration += 1
-        timerTask?.cancel()
         quotaRetryTask?.cancel()
         waitingRetryTask?.cancel()
         schemaCheckTask?.cancel()
-        let running = background.values
-        running.forEach { $0.cancel() }
-        for task in running { await task.value }
-        await noticeListener.stop()
+        for task in stopLoop() { await task.value }
+        await stopListening()
     }
-
-    func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
-        guard !isStopped else { return }
-        lastTask += 1
-        let id = lastTask
-        background[id] = conditions.time.start { [weak self] in
-            guard let self else { return }
-            await work(self)
-            await self.forget(id)
-        }
-    }
-
-    private func forget(_ id: Int) { background[id] = nil }
 
     // MARK: Schedule
 
     /// Stores a wait that the relay requested, so that it survives a restart.
     func storeRetryDelay() async {
         delayPolls()
-        let wait = schedule.retryNotBefore.map { ($0 - conditions.time.now()).inSeconds }
-        let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
-        // The two clocks never agree exactly; only a real difference is written.
-        let isNews = until.map { abs($0 - (storedRetryDelay ?? 0)) > 1 } ?? (storedRetryDelay != nil)
-        guard isNews else { return }
-        storedRetryDelay = until
+        guard let delay = runner.newRetryDelay(known: storedRetryDelay) else { return }
+        storedRetryDelay = delay.until
         try? await file.pool.write { db in
-            try State.set(db, .heldUntil, until)
-            try State.set(db, .heldFor, wait)
+            try State.set(db, .heldUntil, delay.until?.timeIntervalSince1970)
+            try State.set(db, .heldFor, delay.seconds)
         }
     }
 
     func beginPolls() {
         guard isPublic, conditions.isAutomatic, !isStopped else { return }
         delayPolls()
-        perform(poll.handle(.started, at: conditions.time.now(), using: &random))
+        tellPoll(.started)
     }
 
     private func delayPolls() {
-        guard isPublic, let until = schedule.retryNotBefore else { return }
-        perform(poll.handle(.backingOff(until: until), at: conditions.time.now(), using: &random))
+        guard isPublic, let until = runner.schedule.retryNotBefore else { return }
+        tellPoll(.backingOff(until: until))
     }
 
-    func handle(_ event: SyncSchedule.Event) {
-        guard !isStopped else { return }
-        if !isPublic { seenChanges.handle(event) }
-        for effect in schedule.handle(event, at: conditions.time.now(), using: &random) {
-            switch effect {
-            case .fetch(let asksDatabase, let backingOff):
-                if isPublic {
-                    // A database without a feed has nothing to fetch; the poll runs on its own.
-                    var outcome = FetchRound.Outcome()
-                    outcome.reachedDatabaseEnd = true
-                    handle(.fetchFinished(outcome))
-                } else {
-                    inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, backingOff: backingOff) }
-                }
-            case .send:
-                let backingOff = schedule.zonesBackingOffFromSending(at: conditions.time.now())
-                inBackground { await $0.sendOnSchedule(backingOff: backingOff) }
-            case .wake(let instant):
-                nextScheduleWake = instant
-                wake()
-            }
-        }
+    /// Passes an event to the poll, and performs what it decides.
+    func tellPoll(_ event: PublicPoll.Event) { perform(effects(of: event)) }
+
+    /// Passes an event to the poll, and returns what it decides.
+    func effects(of event: PublicPoll.Event) -> [PublicPoll.Effect] {
+        poll.handle(event, at: conditions.time.now(), using: &runner.random)
     }
 
     func perform(_ effects: [PublicPoll.Effect]) {
@@ -252,42 +186,21 @@ actor MirrorSync {
             switch effect {
             case .query(let type, let since):
                 guard !isStopped else { break }
-                seenChanges.began()
+                runner.pollBegan()
                 typesBeingPolled += 1
                 inBackground { await $0.pollOnSchedule(type, since) }
             case .wake(let instant):
-                nextPollWake = instant
-                wake()
+                runner.pollWake = instant
+                setAlarm()
             case .pollEnded:
                 // A type that the relay does not know yet has no changes either.
-                seenChanges.succeeded()
+                runner.pollSucceeded()
                 scheduledPollCompleted()
             // The page loop handles the others.
             case .nextPage, .apply, .ended: break
             }
         }
     }
-
-    private func wake() {
-        timerGeneration += 1
-        timerTask?.cancel()
-        timerTask = nil
-        let next = [nextScheduleWake, nextPollWake].compactMap { $0 }.min()
-        guard let next, conditions.isAutomatic else { return }
-        let (timerGeneration, time) = (timerGeneration, conditions.time)
-        timerTask = time.start { [weak self] in
-            guard (try? await time.sleep(next)) != nil else { return }
-            await self?.timerElapsed(timerGeneration)
-        }
-    }
-
-    private func timerElapsed(_ timerGeneration: Int) {
-        guard timerGeneration == self.timerGeneration else { return }
-        handle(.timerFired)
-        if isPublic { perform(poll.handle(.timerFired, at: conditions.time.now(), using: &random)) }
-    }
-
-    var retryNotBefore: Instant? { schedule.retryNotBefore }
 
     /// Starts a fetch for a change that no notice has reported yet.
     func noticed() { handle(.noticed(nil)) }
@@ -303,48 +216,6 @@ actor MirrorSync {
             lastError = error
             throw error
         }
-    }
-
-    // MARK: Rounds
-
-    /// The lock that allows one request at a time for a zone.
-    func lock(of zone: ZoneID) -> AsyncLock {
-        if let known = zoneLocks[zone] { return known }
-        let made = AsyncLock()
-        zoneLocks[zone] = made
-        return made
-    }
-
-    /// Returns when all requests sent before were answered and their results stored.
-    func awaitZoneLocks() async {
-        for lock in Array(zoneLocks.values) {
-            await lock.enter()
-            lock.leave()
-        }
-    }
-
-    func withFetchLock<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
-        await fetchLock.enter()
-        runningRounds += 1
-        defer {
-            fetchLock.leave()
-            runningRounds -= 1
-        }
-        return try await work()
-    }
-
-    func withSendLock<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
-        await sendLock.enter()
-        runningRounds += 1
-        defer {
-            sendLock.leave()
-            runningRounds -= 1
-        }
-        return try await work()
-    }
-
-    func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
-        round?.handle(event, state: &feed) ?? []
     }
 }
 
@@ -382,27 +253,41 @@ extension MirrorSync {
     }
 }
 
-extension MirrorSync {
-    /// Reports the end of automatic work to the log; with `kind`, a failure also in an event, unless the work has noted
-    /// one itself.
-    func report(_ error: CKError?, as kind: MirrorEvent.Kind? = nil) async {
-        guard let error else { return failures.succeeded() }
-        guard !isStopped, error != AccountCheck.anotherUser else { return }
-        if failures.failed(error), let kind { await note(kind, error: error) }
-    }
-}
+extension MirrorSync: SyncTarget {
+    func updateFeed<Result>(_ body: (inout FeedState) -> Result) -> Result { body(&feed) }
 
-extension MirrorSync: PendingWorkReporting {
+    nonisolated var databaseToken: @Sendable () -> SyncToken? {
+        let pool = file.pool
+        return { (try? pool.read { try State.text($0, .databaseToken) }).flatMap { $0 }.map { SyncToken($0) } }
+    }
+
+    func pollIsDue() {
+        if isPublic { tellPoll(.timerFired) }
+    }
+
+    // This starts the next round, which checks the account first, whatever the last round was waiting for.
+    func credentialsReplaced() { handle(.accountChanged(isUsable: true)) }
+
+    /// A failure of the local file is retried, because the relay did not report it.
+    nonisolated func syncFailure(of error: CKError) -> SyncFailure {
+        error.isOfStorage ? SyncFailure(.busy) : error.syncFailure
+    }
+
+    func tell(_ error: CKError, of lane: SyncRunner.Lane, isReported: Bool) async {
+        guard !isReported else { return }
+        await note(lane == .sending ? .export : isPublic ? .poll : .import, error: error)
+    }
+
     func pendingWork() async -> [String] {
         guard conditions.isAutomatic, !isStopped else { return [] }
         let name = "The mirror of the \(link.database.scope.pathName) database"
-        if isPublic, seenChanges.isIncomplete {
+        if isPublic, runner.hasMissedChanges {
             return ["\(name) has not polled since the last change."]
         }
-        if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
-        if runningRounds > 0 { return ["\(name) is syncing."] }
+        if let unfinished = runner.schedule.unfinished { return ["\(name) \(unfinished)."] }
+        if runner.runningRounds > 0 { return ["\(name) is syncing."] }
         if quotaRetryTask != nil { return ["\(name) waits for space in the user's database."] }
-        guard !isPublic, !schedule.isChannelOpen, seenChanges.isIncomplete else { return [] }
+        guard !isPublic, !runner.schedule.isChannelOpen, runner.hasMissedChanges else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }
