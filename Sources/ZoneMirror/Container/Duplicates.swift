@@ -162,6 +162,9 @@ struct Duplicates {
         try State.set(db, .mergeKeys, nil)
     }
 
+    /// Notes that everything marked so far was sent.
+    static func exported(_ db: Database) throws { try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1") }
+
     /// Removes duplicates marked before the last send, if they still are duplicates; called after a successful fetch.
     static func removeConfirmed(_ db: Database, _ file: StoreFile) throws {
         let sql = """

@@ -68,7 +68,7 @@ extension MirroredContainer {
                 guard let table = file.mapping.tables[T.entityName] else { return 0 }
                 for id in mine { try table.delete(db, id) }
                 let others = Set(old).subtracting(mine)
-                try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                     let importer = try Importer(db, file, transaction: transaction, now: now)
                     for id in others { try KnownRecord.find(db, oid: id).map { try importer.remove($0) } }
                 }
@@ -98,7 +98,7 @@ extension MirroredContainer {
             let left = try (deleted + parted).compactMap { before in
                 try KnownRecord.find(db, oid: before.oid).flatMap { $0.changeTag == before.tag ? $0 : nil }
             }
-            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in left { try importer.remove(record) }
             }

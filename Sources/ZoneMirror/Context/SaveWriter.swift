@@ -47,14 +47,12 @@ struct SaveWriter {
         context: String?,
         zones: [MirrorContext.Key: MirrorContext.ShareAssignment]
     ) throws -> SavedRows {
-        try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
-            .execute(arguments: [author, context, now.timeIntervalSince1970])
-        let transaction = db.lastInsertedRowID
+        let transaction = try HistoryTable.begin(db, author: author, context: context, at: now)
         // Few changes are assigned to their transaction afterwards, which saves writing a page; many are assigned as
         // they are recorded.
-        let last = try lastChange()
+        let last = try HistoryTable.last(db)
         let isSmallSave = items.count <= Self.smallSaveLimit
-        if !isSmallSave { try setTransaction(under: transaction) }
+        if !isSmallSave { try HistoryTable.record(db, in: transaction) }
         let items = Self.ordered(items)
         let mayCauseMore = items.contains { mayCauseChanges($0) }
         if mayCauseMore, items.count > 1 { rowsBeforeSave = try rows(of: items) }
@@ -72,10 +70,9 @@ struct SaveWriter {
         if file.mapping.keepsEditTimes { try EditTimes.date(db, now) }
         if mayCauseMore { try recordCausedChanges(after: last) }
         if isSmallSave {
-            try db.cachedStatement(sql: "UPDATE mirror_change SET txn = ? WHERE seq > ?")
-                .execute(arguments: [transaction, last])
+            try HistoryTable.assign(db, after: last, to: transaction)
         } else {
-            try setTransaction(under: 0)
+            try HistoryTable.record(db, in: 0)
         }
         guard conflicts.isEmpty else {
             let what = conflicts.count == 1 ? "An object" : "\(conflicts.count) objects"
@@ -128,15 +125,6 @@ struct SaveWriter {
             let names = (change[2] as String).split(separator: ",")
             written.noteSideEffects(key, row, names.compactMap { table.index[String($0)] })
         }
-    }
-
-    private func lastChange() throws -> Int64 {
-        try Int64.fetchOne(try db.cachedStatement(sql: "SELECT max(seq) FROM mirror_change")) ?? 0
-    }
-
-    /// Sets the transaction number under which the triggers record changes from now on.
-    private func setTransaction(under transaction: Int64) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [transaction])
     }
 
     private mutating func insert(_ item: SavePlan.Item, _ table: TableLayout, _ home: MirrorContext.ShareAssignment?)
@@ -418,7 +406,7 @@ struct DanglingLinks {
         var open = row
         for position in lost { open[position] = .null }
         // The user's change itself is recorded and will be sent.
-        try StoreFile.withoutTracking(db) { try table.update(db, id, open) }
+        try HistoryTable.withoutTracking(db) { try table.update(db, id, open) }
         let zone = try KnownRecord.zone(db, oid: id) ?? file.homeZone.map { try KnownZone.make(db, $0).id } ?? 0
         for position in lost {
             guard let target = String.fromDatabaseValue(row[position]) else { continue }

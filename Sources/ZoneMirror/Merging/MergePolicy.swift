@@ -193,6 +193,27 @@ public struct MergeDecision: Hashable, Sendable {
     }
 }
 
+extension MergeDecision {
+    static func write(
+        _ db: Database,
+        _ oid: String,
+        _ entity: String,
+        _ property: String,
+        kept: String,
+        dropped: String,
+        _ rule: Rule,
+        at date: Date
+    ) throws {
+        try db.execute(
+            sql: """
+                INSERT INTO mirror_decision(at, oid, entity, property, kept, dropped, policy)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [date.timeIntervalSince1970, oid, entity, property, kept, dropped, rule.word]
+        )
+    }
+}
+
 extension MirroredContainer {
     /// Returns the values that merges have dropped automatically in the last 30 days, newest first.
     public func mergeDecisions(_ store: StoreID) async throws(MirrorError) -> [MergeDecision] {

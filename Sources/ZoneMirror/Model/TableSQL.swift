@@ -122,6 +122,9 @@ extension TableLayout {
 /// seconds since 2001 as a text that begins with "@". An entry of `mirror_exact` is valid only while the column has
 /// the number it belongs to, so plain SQL need not know of it.
 enum ExactDate {
+    /// Returns the statement of a trigger that forgets an object's dates.
+    static func forgetting(_ id: String) -> String { "DELETE FROM mirror_exact WHERE oid = \(id);" }
+
     /// Returns a date's value in memory, which is the same for equal dates.
     static func value(_ date: Date) -> DatabaseValue {
         let seconds = date.timeIntervalSince1970

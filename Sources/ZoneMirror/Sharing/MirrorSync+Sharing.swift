@@ -119,7 +119,7 @@ extension MirrorSync {
         for zone in try await file.pool.read({ try KnownZone.all($0) }) where zone.isThere {
             try await link.delete(zone.zone, because: .encryptedDataReset)
             try await file.pool.write { db in
-                _ = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                _ = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                     let importer = try Importer(db, file, transaction: transaction, now: now)
                     return try importer.zoneLost(zone, .encryptedDataReset, isOurs: true)
                 }
@@ -137,7 +137,7 @@ extension MirrorSync {
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return [] }
-            return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 try Importer(db, file, transaction: transaction, now: now).zoneLost(known, .purged)
             }
         }

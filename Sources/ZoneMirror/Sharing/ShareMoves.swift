@@ -89,7 +89,7 @@ enum ShareMoves {
             try RecordTable(db).moved(name, from: from, to: to)
             try reseal(db, zone: to, name, file)
         }
-        try db.execute(sql: "UPDATE mirror_zone SET isThere = 1 WHERE id = ?", arguments: [to])
+        try zoneMove.to.exists(db)
     }
 
     /// Queues a record's encrypted values to be sent again, because the new zone has another key.
@@ -142,6 +142,6 @@ enum ShareMoves {
         try RecordTable(db).removeAll(zone: known.id)
         try ShareCache.remove(db, zone: known.id)
         try SentRequest.remove(db, in: zone)
-        try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [known.id])
+        try known.remove(db)
     }
 }

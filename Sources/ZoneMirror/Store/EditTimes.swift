@@ -46,6 +46,19 @@ struct EditTimes: Equatable {
         return .string("{" + pairs.joined(separator: ",") + "}")
     }
 
+    /// Returns the statement of a trigger that records an edit, whose time is set later.
+    static func recording(_ id: String, _ column: String, when condition: String) -> String {
+        // Not `OR REPLACE`: the conflict policy of the statement that fires the trigger, for example `OR IGNORE`, would
+        // override it.
+        """
+        INSERT INTO mirror_edit(oid, col, at) SELECT \(id), \(column), NULL WHERE \(condition)
+        ON CONFLICT(oid, col) DO UPDATE SET at = NULL;
+        """
+    }
+
+    /// Returns the statement of a trigger that forgets an object's edits.
+    static func forgetting(_ id: String) -> String { "DELETE FROM mirror_edit WHERE oid = \(id);" }
+
     /// Sets the time of edits that have none yet: those of this transaction, or those made by plain SQL and only
     /// noticed now.
     static func date(_ db: Database, _ now: Date) throws {

@@ -143,7 +143,7 @@ struct EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_exact".quoted) AFTER DELETE ON \(table.name.quoted)
             WHEN NOT \(isReplaced("old.id", table)) BEGIN
-            DELETE FROM mirror_exact WHERE oid = old.id;
+            \(ExactDate.forgetting("old.id"))
             END
             """
         ]
@@ -162,7 +162,7 @@ struct EntityTables {
             CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name)
             WHEN \(Self.notImporting) AND NOT \(isReplaced("new.id", table)) BEGIN
             \(nameChecks(text))
-            \(change("new.id", text, .insert, names: "NULL"))
+            \(HistoryTable.recording("new.id", text, .insert, names: "NULL"))
             \(isMirrored ? RecordTable.queueing("new.id", text, .save) : "")
             \(editTimes(table, isInsert: true))
             END
@@ -170,7 +170,7 @@ struct EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_update".quoted) AFTER UPDATE ON \(name)
             WHEN \(Self.notImporting) AND (\(changed.isEmpty ? "0" : changed.joined(separator: " OR "))) BEGIN
-            \(change("new.id", text, .update, names: changedNames))
+            \(HistoryTable.recording("new.id", text, .update, names: changedNames))
             \(isMirrored ? RecordTable.queueing("new.id", text, .save) : "")
             \(droppedLinks(table))
             \(editTimes(table, isInsert: false))
@@ -179,11 +179,11 @@ struct EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_delete".quoted) AFTER DELETE ON \(name)
             WHEN \(Self.notImporting) AND NOT \(isReplaced("old.id", table)) BEGIN
-            \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
+            \(HistoryTable.recording("old.id", text, .delete, names: "NULL", kept: kept(table)))
             \(isMirrored ? RecordTable.queueing("old.id", text, .delete) : "")
             \(isMirrored ? RecordTable.droppingUnsentDeletion : "")
-            \(isMirrored ? "DELETE FROM mirror_link WHERE oid = old.id;" : "")
-            \(isMirrored && !table.lastEditWinsColumns.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
+            \(isMirrored ? UnresolvedLinks.forgetting("old.id") : "")
+            \(isMirrored && !table.lastEditWinsColumns.isEmpty ? EditTimes.forgetting("old.id") : "")
             END
             """,
             """
@@ -193,15 +193,6 @@ struct EntityTables {
             END
             """,
         ]
-    }
-
-    private func change(_ id: String, _ entity: String, _ kind: ChangeKind, names: String, kept: String = "NULL")
-        -> String
-    {
-        """
-        INSERT INTO mirror_change(txn, oid, entity, kind, names, kept)
-        VALUES ((SELECT txn FROM mirror_local), \(id), \(entity), \(kind.rawValue), \(names), \(kept));
-        """
     }
 
     /// Rejects an id that cannot be a record name or that another entity uses.
@@ -221,10 +212,10 @@ struct EntityTables {
 
     private func droppedLinks(_ table: TableLayout) -> String {
         table.columns.filter { $0.link != nil }.map { column in
-            """
-            DELETE FROM mirror_link WHERE oid = new.id AND col = \(column.name.literal)
-            AND old.\(column.name.quoted) IS NOT new.\(column.name.quoted);
-            """
+            UnresolvedLinks.forgetting(
+                "new.id",
+                "\nAND col = \(column.name.literal) AND old.\(column.name.quoted) IS NOT new.\(column.name.quoted)"
+            )
         }.joined(separator: "\n")
     }
 
@@ -234,28 +225,11 @@ struct EntityTables {
         return table.lastEditWinsColumns.map { position in
             let column = table.columns[position].name
             let condition = isInsert ? "true" : edited(table.columns[position])
-            // Not `OR REPLACE`: the conflict policy of the statement that fires the trigger, for example `OR IGNORE`,
-            // would override it.
-            return """
-                INSERT INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL WHERE \(condition)
-                ON CONFLICT(oid, col) DO UPDATE SET at = NULL;
-                """
+            return EditTimes.recording("new.id", column.literal, when: condition)
         }.joined(separator: "\n")
     }
 
-    private func kept(_ table: TableLayout) -> String { Self.keptValues(of: table, from: "old.") }
-
-    /// The values of a deleted row that the history keeps, as a SQL expression over the row's columns.
-    static func keptValues(of table: TableLayout, from row: String) -> String {
-        let columns = table.columns.filter { $0.attribute?.preservesValueOnDeletion == true }
-        guard !columns.isEmpty else { return "NULL" }
-        // JSON has no form for bytes, so they are stored in SQLite's blob notation.
-        let pairs = columns.map { column in
-            let value = row + column.name.quoted
-            return "\(column.name.literal), CASE typeof(\(value)) WHEN 'blob' THEN quote(\(value)) ELSE \(value) END"
-        }
-        return "json_object(\(pairs.joined(separator: ", ")))"
-    }
+    private func kept(_ table: TableLayout) -> String { HistoryTable.keptValues(of: table, from: "old.") }
 
     // MARK: Replacements
 

@@ -22,26 +22,13 @@ struct ExistingObjects {
     ///   - now: The time of the history's transaction.
     /// - Throws: `storage` if two objects of a store that is mirrored for the first time have the same id.
     func queue(wasMirrored: Bool, at now: Date) throws {
-        try db.execute(
-            sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
-            arguments: [Self.author, now.timeIntervalSince1970]
-        )
-        let transaction = db.lastInsertedRowID
+        let transaction = try HistoryTable.begin(db, author: Self.author, at: now)
         var count = 0
         for name in file.mapping.tableNames {
             try note(name, transaction)
             if file.mapping.tables[name]?.entity != nil { count += db.changesCount }
         }
-        guard
-            try Bool.fetchOne(
-                db,
-                sql: "SELECT EXISTS (SELECT 1 FROM mirror_change WHERE txn = ?)",
-                arguments: [transaction]
-            )
-                == true
-        else {
-            return try db.execute(sql: "DELETE FROM mirror_transaction WHERE id = ?", arguments: [transaction])
-        }
+        guard try !HistoryTable.discardIfEmpty(db, transaction) else { return }
         if !wasMirrored { try checkNames(transaction) }
         try RecordTable(db).queue(changesOf: transaction)
         try nameRecords(transaction)
@@ -50,15 +37,12 @@ struct ExistingObjects {
 
     /// Adds a table's rows to the history, which numbers them.
     private func note(_ table: String, _ transaction: Int64) throws {
-        try db.execute(
-            sql: """
-                INSERT INTO mirror_change(txn, oid, entity, kind) SELECT ?, id, ?, ? FROM \(table.quoted) t
-                WHERE NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = t.id AND r.entity = ?)
-                AND NOT EXISTS (SELECT 1 FROM mirror_outbox o WHERE o.oid = t.id AND o.entity = ?)
-                AND id NOT IN (SELECT oid FROM mirror_refused)
-                """,
-            arguments: [transaction, table, ChangeKind.update.rawValue, table, table]
-        )
+        let isUnknown = """
+            NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = t.id AND r.entity = ?)
+            AND NOT EXISTS (SELECT 1 FROM mirror_outbox o WHERE o.oid = t.id AND o.entity = ?)
+            AND id NOT IN (SELECT oid FROM mirror_refused)
+            """
+        try HistoryTable.noteUpdates(db, of: table, where: isUnknown, [table, table], in: transaction)
     }
 
     /// Throws if objects of two entities have the same id, because record names are unique within a zone.

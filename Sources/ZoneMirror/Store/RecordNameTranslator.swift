@@ -173,6 +173,11 @@ enum UnresolvedLinks {
         try db.cachedStatement(sql: sql).execute(arguments: [oid, column])
     }
 
+    /// Returns the statement of a trigger that forgets an object's links that meet a condition.
+    static func forgetting(_ id: String, _ condition: String = "") -> String {
+        "DELETE FROM mirror_link WHERE oid = \(id)\(condition);"
+    }
+
     static func forget(_ db: Database, of oid: String) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_link WHERE oid = ?").execute(arguments: [oid])
     }

@@ -414,12 +414,7 @@ struct RecordTable {
     /// Queues an object that no statement has changed.
     func queue(_ oid: String, entity: String, _ operation: Outbox.Operation) throws {
         let kind: ChangeKind = operation == .delete ? .delete : .update
-        try db.execute(
-            sql: """
-                INSERT INTO mirror_change(txn, oid, entity, kind) VALUES ((SELECT txn FROM mirror_local), ?, ?, ?)
-                """,
-            arguments: [oid, entity, kind.rawValue]
-        )
+        try db.execute(sql: HistoryTable.recording("?", "?", kind), arguments: [oid, entity])
         try db.execute(sql: Self.queueing("?", "?", operation), arguments: [oid, entity])
     }
 

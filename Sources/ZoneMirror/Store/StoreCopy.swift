@@ -34,7 +34,7 @@ struct StoreCopy {
             let copied = try rows.map { table, objects in
                 (table, try objects.filter { try table.row(db, $0.0) == $0.1 }.map(\.0))
             }
-            try StoreFile.importing(db, author: Self.author, at: now) { _ in
+            try HistoryTable.importing(db, author: Self.author, at: now) { _ in
                 for (table, names) in copied { for name in names { try remove(name, of: table, db) } }
             }
         }
@@ -48,17 +48,13 @@ struct StoreCopy {
 
     private func insert(_ rows: [(TableLayout, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {
         var count = 0
-        try db.execute(
-            sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
-            arguments: [Self.author, now.timeIntervalSince1970]
-        )
-        try db.execute(sql: "UPDATE mirror_local SET txn = ?", arguments: [db.lastInsertedRowID])
+        try HistoryTable.record(db, in: try HistoryTable.begin(db, author: Self.author, at: now))
         for (table, objects) in rows {
             for (id, row) in objects where try table.insertIfNew(db, id, row) {
                 count += table.entity == nil ? 0 : 1
             }
         }
-        try db.execute(sql: "UPDATE mirror_local SET txn = 0")
+        try HistoryTable.record(db, in: 0)
         if into.mapping.keepsEditTimes { try EditTimes.date(db, now) }
         if let mergeKeys { try State.set(db, .mergeKeys, mergeKeys) }
         return count
@@ -79,7 +75,7 @@ struct KeptCopy {
     /// Returns how many objects were copied.
     func run(_ zone: KnownZone, only names: Set<String>? = nil) throws -> Int {
         let (found, copySeries) = try file.pool.write { db in
-            (try objects(of: zone, only: names, db), try Self.copySeries(of: zone, db))
+            (try objects(of: zone, only: names, db), try zone.copySeries(db))
         }
         guard !found.isEmpty else { return 0 }
         let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(copySeries)"
@@ -89,11 +85,7 @@ struct KeptCopy {
         }
         let names = Dictionary(copies) { first, _ in first }
         return try target.pool.write { db in
-            try db.execute(
-                sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
-                arguments: [StoreCopy.author, now.timeIntervalSince1970]
-            )
-            try db.execute(sql: "UPDATE mirror_local SET txn = ?", arguments: [db.lastInsertedRowID])
+            try HistoryTable.record(db, in: try HistoryTable.begin(db, author: StoreCopy.author, at: now))
             var count = 0
             for object in found {
                 guard let table = target.mapping.tables[object.table.name], table.columns == object.table.columns,
@@ -109,7 +101,7 @@ struct KeptCopy {
                 if table.entity == nil, table.links.contains(where: { row[$0].isNull }) { continue }
                 if try table.insertIfNew(db, name, row), table.entity != nil { count += 1 }
             }
-            try db.execute(sql: "UPDATE mirror_local SET txn = 0")
+            try HistoryTable.record(db, in: 0)
             if target.mapping.keepsEditTimes { try EditTimes.date(db, now) }
             return count
         }
@@ -132,17 +124,6 @@ struct KeptCopy {
             else { return nil }
             return Object(table: table, id: id, row: row, tag: found[2])
         }
-    }
-
-    /// Returns a mark that distinguishes the copies of the zone's current objects from those of an earlier share.
-    ///
-    /// Generated once and stored with the zone, so that an interrupted copy is repeated with the same ids.
-    private static func copySeries(of zone: KnownZone, _ db: Database) throws -> String {
-        let sql = "SELECT copies FROM mirror_zone WHERE id = ?"
-        if let copySeries = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return copySeries }
-        let copySeries = RecordName().text
-        try db.execute(sql: "UPDATE mirror_zone SET copies = ? WHERE id = ?", arguments: [copySeries, zone.id])
-        return copySeries
     }
 }
 

@@ -82,7 +82,7 @@ final class StoreFile: Sendable {
             try (record ?? LayoutRecord()).updated(by: tables).store(db)
             let now = Date()
             if last != nil {
-                try Self.importing(db, author: Importer.author, at: now) { transaction in
+                try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                     try Importer(db, self, transaction: transaction, now: now).adopt(changes)
                 }
             }
@@ -123,31 +123,6 @@ final class StoreFile: Sendable {
             }
         }
         try State.set(db, .clearFields, Set(before).union(clear).sorted().joined(separator: ","))
-    }
-
-    /// Runs `body` as an import: the triggers do not record its writes as changes of the user.
-    ///
-    /// The history records all changes under `author`.
-    static func importing<Result>(
-        _ db: Database,
-        author: String,
-        at date: Date,
-        _ body: (_ transaction: Int64) throws -> Result
-    ) throws -> Result {
-        try db.execute(
-            sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
-            arguments: [author, date.timeIntervalSince1970]
-        )
-        let transaction = db.lastInsertedRowID
-        return try withoutTracking(db) { try body(transaction) }
-    }
-
-    /// Runs `body` without the triggers recording its writes.
-    static func withoutTracking<Result>(_ db: Database, _ body: () throws -> Result) throws -> Result {
-        try db.execute(sql: "UPDATE mirror_local SET importing = 1")
-        let result = try body()
-        try db.execute(sql: "UPDATE mirror_local SET importing = 0")
-        return result
     }
 }
 

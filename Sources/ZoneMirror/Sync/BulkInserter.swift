@@ -36,7 +36,7 @@ struct BulkInserter {
     init(_ db: Database) throws {
         self.db = db
         records = try RecordTable.Inserter(db)
-        change = try BoundStatement(db, "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, 1)")
+        change = try HistoryTable.insertion(db)
     }
 
     /// Inserts the record's bookkeeping; returns `false` if a record of this name exists.

@@ -217,15 +217,7 @@ extension Importer {
     ) throws {
         let isDate = table.columns[dropped.position].isDate
         let words = [dropped.kept, dropped.dropped].map { (isDate ? ExactDate.inSQL($0) : $0).description }
-        try db.execute(
-            sql: """
-                INSERT INTO mirror_decision(at, oid, entity, property, kept, dropped, policy)
-                VALUES (?, ?, ?, ?, ?, ?, ?)
-                """,
-            arguments: [
-                now.timeIntervalSince1970, oid, table.name, table.columns[dropped.position].name,
-                words[0], words[1], rule.word,
-            ]
-        )
+        let property = table.columns[dropped.position].name
+        try MergeDecision.write(db, oid, table.name, property, kept: words[0], dropped: words[1], rule, at: now)
     }
 }

@@ -73,10 +73,7 @@ extension Importer {
             return try remove(known)
         }
         try records.expect(known, in: zone)
-        try db.execute(
-            sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
-            arguments: [zone.id]
-        )
+        try zone.changed(db)
         try UnsharedLinkedObjects.markPossible(db)
         awaitingZones.insert(zone.id)
         count += 1

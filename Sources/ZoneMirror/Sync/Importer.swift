@@ -284,25 +284,18 @@ final class Importer {
         )
         let lost = try lostWithShares(deletedNames, in: zone)
         for name in deletedNames { try remove(name, zone: zone, isInvisible: lost.contains(name)) }
-        try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
+        try zone.endSweep(db)
     }
 
     // MARK: History
 
     func note(_ table: TableLayout, _ oid: String, _ kind: ChangeKind, names: String?) throws {
-        try db.cachedStatement(
-            sql: "INSERT INTO mirror_change(txn, oid, entity, kind, names) VALUES (?, ?, ?, ?, ?)"
-        ).run([
-            transaction.databaseValue, oid.databaseValue, table.name.databaseValue, kind.rawValue.databaseValue,
-            names.databaseValue,
-        ])
+        try HistoryTable.note(db, oid, of: table.name, kind, names: names, in: transaction)
     }
 
     /// Records a change of a share in the history, as an object of the entity `cloudkit.share` named by its zone.
     func noteShare(in zone: KnownZone, _ kind: ChangeKind) throws {
-        try db.cachedStatement(
-            sql: "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, ?)"
-        ).execute(arguments: [transaction, zone.zone.zoneName, Share.recordType, kind.rawValue])
+        try HistoryTable.note(db, zone.zone.zoneName, of: Share.recordType, kind, names: nil, in: transaction)
     }
 
     func noteReversal(_ table: TableLayout, _ oid: String, wasGone: Bool) throws {
@@ -310,13 +303,7 @@ final class Importer {
     }
 
     func noteDeletion(_ table: TableLayout, _ oid: String) throws {
-        let kept = EntityTables.keptValues(of: table, from: "")
-        try db.cachedStatement(
-            sql: """
-                INSERT INTO mirror_change(txn, oid, entity, kind, kept)
-                SELECT ?, id, ?, 3, \(kept) FROM \(table.name.quoted) WHERE id = ?
-                """
-        ).execute(arguments: [transaction, table.name, oid])
+        try HistoryTable.noteDeletion(db, oid, of: table, in: transaction)
     }
 }
 
@@ -364,22 +351,6 @@ extension Importer {
     }
 }
 
-extension KnownZone {
-    /// Starts a full fetch of a zone: records are marked as seen from now on.
-    ///
-    /// Does nothing for a zone without known records.
-    mutating func beginSweep(_ db: Database, _ number: Int64) throws {
-        let hasRecords = try Bool.fetchOne(
-            db,
-            sql: "SELECT EXISTS (SELECT 1 FROM mirror_record WHERE zone = ? AND state IN \(RecordTable.inZone))",
-            arguments: [id]
-        )
-        guard hasRecords == true else { return }
-        sweep = number
-        try db.execute(sql: "UPDATE mirror_zone SET sweep = ? WHERE id = ?", arguments: [number, id])
-    }
-}
-
 extension Importer {
     /// Handles the loss of a zone.
     ///
@@ -419,14 +390,9 @@ extension Importer {
         }
         for name in deletedNames { try dropPairs(with: name, zone: zone.id) }
         try SentRequest.remove(db, in: zone.zone)
-        try db.execute(
-            sql: """
-                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 0 WHERE id = ?
-                """,
-            arguments: [zone.id]
-        )
+        try zone.lost(db)
         if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
-        if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
+        if isShared { try zone.remove(db) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(reason)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
         return details
@@ -554,6 +520,6 @@ extension Importer {
     private func refetch(_ known: KnownRecord) throws {
         let isPublic = file.scope == .public
         try records.contentMissing(known, isPublic: isPublic)
-        if isPublic { try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [known.type]) }
+        if isPublic { try PollProgress.forget(db, known.type) }
     }
 }

@@ -73,9 +73,9 @@ extension MirrorSync {
                 // A poll under way would store its progress.
                 await waitForScheduledPolls()
                 try await file.pool.write { db in
-                    try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
+                    try KnownZone.forgetTokens(db)
                     try State.set(db, .databaseToken, nil)
-                    if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
+                    if isPublic { try PollProgress.forgetAll(db) }
                 }
             } while typesBeingPolled > 0
             feed = FeedState(databaseToken: nil)
@@ -355,17 +355,13 @@ extension MirrorSync {
         return try await file.pool.write { [kept, ending, lost] db -> [MirrorEvent.Detail] in
             var details = kept
             for zone in page.changed {
-                let known = try KnownZone.make(db, zone)
-                try db.execute(
-                    sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
-                    arguments: [known.id]
-                )
+                try KnownZone.make(db, zone).changed(db)
             }
             for zone in ending { try KnownZone.end(db, zone) }
             for (zone, reason) in lost {
                 guard let known = try KnownZone.find(db, zone) else { continue }
                 if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
-                details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                details += try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                     try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
                 }
             }
@@ -382,13 +378,10 @@ extension MirrorSync {
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         return try await file.pool.write { [kept] db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return kept }
-            let details = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            let details = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
             }
-            try db.execute(
-                sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
-                arguments: [known.id]
-            )
+            try known.changed(db)
             return kept + details
         }
     }
@@ -420,7 +413,7 @@ extension MirrorSync {
                 let isFirst = since == nil && found.isFirstPart
                 written = try Self.importPage(found, in: &known, isFirst: isFirst, db, file, now, crash)
             }
-            if found.isLastPart { try Self.note(page.token, page.moreComing, of: known, at: now, db) }
+            if found.isLastPart { try known.read(db, to: page.token, moreComing: page.moreComing, at: now) }
             try crash(.insideImport)
             return written
         }
@@ -428,22 +421,6 @@ extension MirrorSync {
         for zone in written.awaiting { expectsRecords(in: zone) }
         try crash(.afterImport)
         return (written.count, written.details)
-    }
-
-    /// Stores how far the zone has been read.
-    private static func note(
-        _ token: SyncToken,
-        _ moreComing: Bool,
-        of zone: KnownZone,
-        at now: Date,
-        _ db: Database
-    ) throws {
-        try db.execute(
-            sql: """
-                UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, isEnding = 0, fetchedAt = ? WHERE id = ?
-                """,
-            arguments: [token.text, moreComing, now.timeIntervalSince1970, zone.id]
-        )
     }
 
     private static func importPage(
@@ -456,7 +433,7 @@ extension MirrorSync {
         _ crash: (CrashPoint) throws -> Void
     ) throws -> ImportResult {
         let (page, zone) = (found.records, known.zone)
-        return try StoreFile.importing(db, author: Importer.author, at: now) { transaction -> ImportResult in
+        return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction -> ImportResult in
             var written = ImportResult()
             if isFirst { try known.beginSweep(db, transaction) }
             let importer = try Importer(db, file, transaction: transaction, now: now)
@@ -563,7 +540,7 @@ extension MirrorSync {
         let (file, now) = (file, conditions.wallClock())
         return try await file.pool.write { db -> Int in
             guard let home = try KnownZone.find(db, zone) else { return 0 }
-            return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in found { try importer.importRecord(record, zone: home) }
                 for name in Set(names).subtracting(found.map(\.id.recordName)).sorted() {
@@ -588,7 +565,7 @@ extension MirrorSync {
                     let reason = reasons[zone.zone] ?? .unknown
                     details.append(.share(.accessLost(reason), zone: zone.zone.zoneName))
                 }
-                details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                details += try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                     try Importer(db, file, transaction: transaction, now: now).zoneLost(zone, .deleted)
                 }
             }

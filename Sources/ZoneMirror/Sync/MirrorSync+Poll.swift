@@ -4,67 +4,6 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// The progress of the polls of a public database, as stored.
-enum PollProgress {
-    private struct Seen: Codable {
-        var name: String
-        var tag: String
-        var time: Int64
-    }
-
-    static func load(_ db: Database) throws -> [String: PublicPoll.Mark] {
-        var marks: [String: PublicPoll.Mark] = [:]
-        for row in try Row.fetchAll(db, sql: "SELECT type, watermark, recent FROM mirror_poll") {
-            var mark = PublicPoll.Mark()
-            mark.watermark = (row[1] as Int64?).map { Timestamp(milliseconds: $0) }
-            let recent = (row[2] as String?).flatMap { try? JSONDecoder().decode([Seen].self, from: Data($0.utf8)) }
-            for seen in recent ?? [] {
-                mark.recent[seen.name] = seen.tag
-                mark.recentTimes[seen.name] = Timestamp(milliseconds: seen.time)
-            }
-            marks[row[0]] = mark
-        }
-        return marks
-    }
-
-    static func store(_ db: Database, _ type: String, _ mark: PublicPoll.Mark) throws {
-        let recent = mark.recent.map { name, tag in
-            Seen(name: name, tag: tag, time: mark.recentTimes[name]?.milliseconds ?? 0)
-        }
-        try db.execute(
-            sql: """
-                INSERT INTO mirror_poll(type, watermark, recent) VALUES (?, ?, ?)
-                ON CONFLICT(type) DO UPDATE SET watermark = excluded.watermark, recent = excluded.recent
-                """,
-            arguments: [
-                type, mark.watermark?.milliseconds,
-                String(decoding: try JSONEncoder().encode(recent), as: UTF8.self),
-            ]
-        )
-    }
-}
-
-extension PollProgress {
-    /// Forgets the polls' progress if the extents have changed, because the store may now lack records of them.
-    static func resetIfExtentsChanged(_ db: Database, _ extents: [String: WireExtent]) throws {
-        let wanted =
-            extents.isEmpty
-            ? nil : extents.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: "\n")
-        let before = try State.text(db, .extents)
-        guard before != wanted else { return }
-        try State.set(db, .extents, wanted)
-        try db.execute(sql: "DELETE FROM mirror_poll")
-        try RecordTable(db).allSuperseded()
-    }
-}
-
-extension PublicPoll {
-    /// Returns the same poll with the progress of the last run.
-    func restored(with marks: [String: Mark]) -> PublicPoll {
-        PublicPoll(types: polledTypes, settings: currentSettings, marks: marks)
-    }
-}
-
 extension MirrorSync {
     /// Polls all types now and throws the first failure after all were polled.
     ///
@@ -255,7 +194,7 @@ extension MirrorSync {
         let mark = isLast ? poll.marks[type] : nil
         return try await file.pool.write { db in
             let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
-            let count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            let count = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in records { try importer.importRecord(record, zone: zone) }
                 return importer.count

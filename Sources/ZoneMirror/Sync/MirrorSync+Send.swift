@@ -218,7 +218,7 @@ extension MirrorSync {
         try? await file.pool.write { db in
             if isDone {
                 try State.set(db, .lastExport, now)
-                try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
+                try Duplicates.exported(db)
             }
             // Waiting changes may be sent now that something was saved.
             if hasSent { try RecordTable(db).release(.dependencyArrived) }
@@ -311,10 +311,7 @@ extension MirrorSync {
             }
             return false
         }
-        try await file.pool.write { db in
-            let known = try KnownZone.make(db, zone)
-            try db.execute(sql: "UPDATE mirror_zone SET isThere = 1 WHERE id = ?", arguments: [known.id])
-        }
+        try await file.pool.write { try KnownZone.make($0, zone).exists($0) }
         feed.wrote(zone)
         return true
     }

@@ -95,7 +95,7 @@ extension MirrorSync {
         let (file, now) = (file, conditions.wallClock())
         try await file.pool.write { db in
             guard let home = try KnownZone.find(db, zone) else { return }
-            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in opened {
                     // A newer version may have arrived meanwhile.

@@ -118,7 +118,7 @@ actor MirrorSync {
         }
         for zone in zones where zone.isEnding { endings[zone.zone] = .unknown }
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
-        for zone in try await unfetchedZones() { feed.changed(zone) }
+        for zone in try await file.pool.read({ try KnownZone.unfetched($0) }) { feed.changed(zone) }
         poll = poll.restored(with: marks)
         if let heldUntil, let heldFor, heldUntil > conditions.wallClock().timeIntervalSince1970 {
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
@@ -130,13 +130,6 @@ actor MirrorSync {
             for event in [ChangeEvent.zoneFreed, .dependencyArrived, .entityReturned] {
                 try RecordTable(db).release(event)
             }
-        }
-    }
-
-    private func unfetchedZones() async throws -> [ZoneID] {
-        try await file.pool.read { db in
-            try Row.fetchAll(db, sql: "SELECT name, owner FROM mirror_zone WHERE isUnfetched = 1 ORDER BY id")
-                .map { ZoneID($0[0], owner: UserID($0[1])) }
         }
     }
 

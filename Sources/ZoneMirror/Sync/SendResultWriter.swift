@@ -187,10 +187,7 @@ struct SendResultWriter {
             if let server { merges.append((item, server)) }
             result.needsAnotherPass = true
         case .createZone:
-            try db.execute(
-                sql: "UPDATE mirror_zone SET isThere = 0, token = NULL WHERE name = ? AND owner = ?",
-                arguments: [zone.zoneName, zone.owner.recordName]
-            )
+            try KnownZone.find(db, zone)?.notFound(db)
             try exporter.failed(item, error)
             if let known = try KnownRecord.find(db, oid: item.oid) {
                 try exporter.records.vanished(known, base: known.baseForNewRecord(file.mapping))
@@ -279,7 +276,7 @@ struct SendResultWriter {
         let (merges, refusals, deletions, deletedTargets, undone) = (
             merges, refusals, deletions, deletedTargets, undone
         )
-        let conflicts = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+        let conflicts = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
             for (item, record) in merges {
                 try importer.importRecord(record, zone: try KnownZone.make(db, item.zone))
