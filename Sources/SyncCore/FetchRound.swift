@@ -37,6 +37,11 @@ package struct FetchRound: Sendable {
         package var reachedDatabaseEnd = false
 
         package init() {}
+
+        /// The zones that could not be fetched.
+        ///
+        /// A zone that is gone is not a failure: the database's feed has reported it.
+        package var failedZones: Set<ZoneID> { Set(zoneFailures.filter { $0.value.kind != .zoneNotFound }.keys) }
     }
 
     /// The maximum number of zones that are fetched concurrently.

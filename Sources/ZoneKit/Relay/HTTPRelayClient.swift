@@ -103,7 +103,9 @@ package struct HTTPRelayClient: RelayClient {
             }
             let end = try ClientResponse.pageEnd(entry)
             var page = FeedPage(token: SyncToken(end.syncToken), moreComing: end.moreComing) { body throws(CKError) in
-                try reading { () throws(JSONError) in try ClientResponse.visitRecords(entry, zone: zone) { body($0, $1) } }
+                try reading { () throws(JSONError) in
+                    try ClientResponse.visitRecords(entry, zone: zone) { body($0, $1) }
+                }
             }
             page.remaining = end.remaining
             page.zone = try ClientResponse.zone(of: entry)

@@ -2,15 +2,9 @@ import Records
 import SyncCore
 
 extension SyncDriver {
-    enum Arrival: Sendable {
-        case database(Result<DatabasePage, CKError>)
-        case zone(ZoneID, Result<ZonePage<CKRecord>, CKError>)
-    }
-
     /// The errors of a round, and the user for whom it runs.
-    struct FetchProgress {
+    struct FetchProgress: FetchRoundProgress {
         let epoch: Int
-        /// The errors by zone; the key `nil` stands for the database.
         var errors: [ZoneID?: CKError] = [:]
     }
 
@@ -93,19 +87,13 @@ extension SyncDriver {
         await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)), of: epoch)
     }
 
-    func askDatabase(since token: SyncToken?) async -> Arrival {
+    func databasePage(since token: SyncToken?) async throws -> DatabasePage {
         let database = database
-        do {
-            let page = try await cancellable(.fetching) { try await database.databasePage(since: token) }
-            return .database(.success(page))
-        } catch {
-            return .database(.failure(CKError(from: error)))
-        }
+        return try await cancellable(.fetching) { try await database.databasePage(since: token) }
     }
 
-    func ask(_ zone: ZoneID, since token: SyncToken?) async -> Arrival {
+    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
         let (database, state) = (database, state)
-        await lock(of: zone).enter()
         do {
             let page = try await cancellable(.fetching) {
                 try await database.zonePage(
@@ -114,65 +102,53 @@ extension SyncDriver {
                     hasUnreadableValues: state.read { $0.unreadable.contains(zone) }
                 )
             }
-            return .zone(zone, .success(page))
+            return .success(page)
         } catch {
-            return .zone(zone, .failure(CKError(from: error)))
+            return .failure(CKError(from: error))
         }
+    }
+
+    func answerApplied() async { await saveStateAfterPage() }
+
+    func knownZones() -> Set<ZoneID> { state.read { Set($0.unheard.types.keys) } }
+
+    /// Delivers the changes to the app; the state gets the new token afterwards.
+    func apply(_ page: DatabasePage, returned: Set<ZoneID>, _ progress: inout FetchProgress) async {
+        let lost = page.deleted.map(\.zone)
+        if !lost.isEmpty {
+            state.update { contents in
+                lost.forEach { contents.unheard.forget($0) }
+                contents.unreadable.subtract(lost)
+            }
+        }
+        await zonesReturned(returned, progress.epoch)
+        await deliverZones(changed: page.changed, deleted: page.deleted, progress.epoch)
     }
 
     /// Delivers the changes to the app and then stores the new token.
-    ///
-    /// Does nothing if the round belongs to another user.
-    func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
-        let effects = await deliver(arrival, &progress.errors, progress.epoch)
-        await saveStateAfterPage()
-        return effects
-    }
-
-    private func deliver(
-        _ arrival: Arrival,
-        _ errors: inout [ZoneID?: CKError],
-        _ epoch: Int
+    func apply(
+        _ answer: Result<ZonePage<CKRecord>, CKError>,
+        of zone: ZoneID,
+        _ progress: inout FetchProgress
     ) async -> [FetchRound.Effect] {
-        defer {
-            if case .zone(let zone, _) = arrival { lock(of: zone).leave() }
-        }
-        guard epoch == runner.accountEpoch else { return [] }
-        switch arrival {
-        case .database(.success(var page)):
-            let changed = page.changed
-            let returned = state.read { $0.feed.vanished.intersection(changed) }
-            await addMissingDeletions(&page)
-            await zonesReturned(returned, epoch)
-            await deliverZones(changed: page.changed, deleted: page.deleted, epoch)
-            return advance(
-                .databasePage(
-                    changed: page.changed,
-                    deleted: page.deleted.map(\.zone),
-                    token: page.token,
-                    moreComing: page.moreComing
-                )
-            )
-        case .database(.failure(let error)):
-            errors[nil] = error
-            return advance(.databaseFailed(error.syncFailure))
-        case .zone(let zone, .success(let page)):
+        switch answer {
+        case .success(let page):
             await beforeDelivery(of: page, in: zone)
             if !page.changed.isEmpty || !page.deleted.isEmpty {
-                await deliver(.fetchedRecordZoneChanges(.init(page)), of: epoch)
+                await deliver(.fetchedRecordZoneChanges(.init(page)), of: progress.epoch)
             }
-            guard epoch == runner.accountEpoch else { return [] }
+            guard isCurrent(progress) else { return [] }
             note(page, in: zone)
-            let failure = note(page.failures, of: zone, &errors)
+            let failure = note(page.failures, of: zone, &progress.errors)
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
-        case .zone(let zone, .failure(let error)):
-            errors[zone] = error
+        case .failure(let error):
+            progress.errors[zone] = error
             if let reason = error.formerZone {
-                await zoneEnded(zone, reason, epoch)
+                await zoneEnded(zone, reason, progress.epoch)
                 // An app that lists its zones has now removed the new zone of the same name too, so report it as
                 // changed.
-                await deliverZones(changed: [zone], epoch)
-                guard epoch == runner.accountEpoch else { return [] }
+                await deliverZones(changed: [zone], progress.epoch)
+                guard isCurrent(progress) else { return [] }
             }
             // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
             return advance(.zoneFailed(zone, error.reportsKeyReset ? SyncFailure(.refused) : error.syncFailure))
@@ -206,28 +182,6 @@ extension SyncDriver {
         guard !changed.isEmpty || !deleted.isEmpty else { return }
         if !deleted.isEmpty { state.update { $0.zonesRemoved(deleted.map(\.zone)) } }
         await deliver(.fetchedDatabaseChanges(.init(changed: changed, deleted: deleted)), of: epoch)
-    }
-
-    /// Adds the deletions that a listing omits, and waits for running requests about deleted zones.
-    private func addMissingDeletions(_ page: inout DatabasePage) async {
-        let (changed, moreComing) = (page.changed, page.moreComing)
-        if !moreComing, state.read({ $0.feed.listing != nil }) { await awaitZoneLocks() }
-        let missing = state.update {
-            $0.feed.missing(after: changed, moreComing: moreComing, besides: Set($0.unheard.types.keys))
-        }
-        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
-        let lost = page.deleted.map(\.zone)
-        if !lost.isEmpty {
-            state.update { contents in
-                lost.forEach { contents.unheard.forget($0) }
-                contents.unreadable.subtract(lost)
-            }
-        }
-        for (zone, _) in page.deleted {
-            // The answer to a request that was sent before the deletion would bring the zone's records back.
-            await lock(of: zone).enter()
-            lock(of: zone).leave()
-        }
     }
 
     /// Adds errors of single records to the error that the zone's fetch reports at its end.
@@ -280,14 +234,15 @@ extension SyncDriver {
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) throws {
-        // A deleted zone is not a failure: the database's feed has reported it.
-        let failed = outcome.zoneFailures.filter { $0.value.kind != .zoneNotFound }
+        let failed = outcome.failedZones
         if let syncFailure = outcome.syncFailure {
-            throw errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? CKError(syncFailure)
+            throw errors[nil] ?? failed.compactMap { errors[$0] }.first ?? CKError(syncFailure)
         }
         guard !failed.isEmpty else { return }
         var items: [AnyHashable: any Error] = [:]
-        for (zone, syncFailure) in failed { items[CKRecordZone.ID(zone)] = errors[zone] ?? CKError(syncFailure) }
+        for zone in failed {
+            items[CKRecordZone.ID(zone)] = errors[zone] ?? outcome.zoneFailures[zone].map { CKError($0) }
+        }
         throw CKError.partialFailure(items)
     }
 }

@@ -15,58 +15,57 @@ extension SyncDriver {
         try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), backingOff: [])
     }
 
-    /// Runs one round of sending and delivers its events.
-    ///
-    /// Sends nothing to the zones in `backingOff`.
     private func send(_ context: CKSyncEngine.SendChangesContext, backingOff: Set<ZoneID>) async throws {
         try await inLane(.sending) {
-            handle(.sendBegan)
-            let epoch = runner.accountEpoch
-            await deliver(.willSendChanges(.init(context: context.leavingOut(backingOff))))
-            var tally = Tally(blockedZones: backingOff)
-            await sendZones(context.leavingOut(backingOff), &tally, epoch)
-            while tally.error == nil, epoch == runner.accountEpoch {
-                guard !Task.isCancelled, !isRoundCancelled(.sending) else {
-                    // The remaining changes were not examined, so the round must not count as successful.
-                    tally.retryLater(CKError(.operationCancelled))
-                    break
-                }
-                let requestedRevision = state.read(\.revision)
-                guard await sendBatch(context.leavingOut(tally.blockedZones), &tally, epoch) else {
-                    tally.exhaustedAtRevision = requestedRevision
-                    break
-                }
-                await saveState()
-            }
-            await saveState()
-            await deliver(.didSendChanges(.init(context: context.leavingOut(backingOff))))
-            if epoch != runner.accountEpoch || context.options.scope != .all { tally.exhaustedAtRevision = nil }
-            finish(tally)
-            // The app may exit as soon as this returns, so report a delay that the relay requested before.
-            await saveState()
-            await notifyOtherListeners(tally.changedZones)
-            if let error = tally.error { throw error }
-            if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
-            try requireSameUser(since: epoch)
+            var progress = SendProgress(context: context, epoch: runner.accountEpoch)
+            progress.busyZones = backingOff
+            await sendRound(&progress)
+            if let error = progress.error { throw error }
+            if !progress.failures.isEmpty { throw CKError.partialFailure(progress.failures) }
+            try requireSameUser(since: progress.epoch)
         }
     }
 
-    private func finish(_ tally: Tally) {
+    /// Sends the changes and delivers the events.
+    func send(_ progress: inout SendProgress) async {
+        let (context, epoch) = (progress.context, progress.epoch)
+        let included = context.leavingOut(progress.busyZones)
+        await deliver(.willSendChanges(.init(context: included)))
+        await sendZones(included, &progress, epoch)
+        while progress.error == nil, epoch == runner.accountEpoch {
+            guard !Task.isCancelled, !isRoundCancelled(.sending) else {
+                // The remaining changes were not examined, so the round must not count as successful.
+                progress.retryLater(CKError(.operationCancelled))
+                break
+            }
+            let requestedRevision = state.read(\.revision)
+            guard await sendBatch(context.leavingOut(progress.busyZones), &progress, epoch) else {
+                progress.exhaustedAtRevision = requestedRevision
+                break
+            }
+            await saveState()
+        }
+        await saveState()
+        await deliver(.didSendChanges(.init(context: included)))
+        if epoch != runner.accountEpoch || context.options.scope != .all { progress.exhaustedAtRevision = nil }
         // If the app provides no batch although changes are pending, ask it again after the next change and not in a
         // loop.
         let (hasPending, revision) = state.read { ($0.hasPending, $0.revision) }
         let hasNoMore =
-            tally.outcome.syncFailure == nil && tally.exhaustedAtRevision == revision && !tally.outcome.hadRejections
-        var outcome = tally.outcome
+            progress.error == nil && progress.exhaustedAtRevision == revision && !progress.outcome.hadRejections
         // The app was not asked for changes in busy zones.
-        outcome.onlyZonesBackingOffRemain = hasNoMore && !tally.blockedZones.isEmpty
-        handle(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.onlyZonesBackingOffRemain)))
-        handle(.sendFinished(outcome))
+        progress.outcome.onlyZonesBackingOffRemain = hasNoMore && !progress.busyZones.isEmpty
+        handle(.outboxChanged(isEmpty: !hasPending || (hasNoMore && progress.busyZones.isEmpty)))
     }
+
+    /// The app may exit as soon as the round returns, so this reports a delay that the relay requested before.
+    func sendEnded(_ progress: SendProgress) async { await saveState() }
 
     // MARK: Zones
 
-    private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally, _ epoch: Int) async {
+    private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ progress: inout SendProgress, _ epoch: Int)
+        async
+    {
         guard epoch == runner.accountEpoch else { return }
         let entries = state.read(\.zones.versioned).filter { context.options.scope.contains($0.change.zoneID) }
         guard !entries.isEmpty else { return }
@@ -85,7 +84,7 @@ extension SyncDriver {
         for lock in ending { await lock.enter() }
         defer { ending.forEach { $0.leave() } }
         guard epoch == runner.accountEpoch else { return }
-        let answer = await modifyZones(saves, deletes, &tally)
+        let answer = await modifyZones(saves, deletes, &progress)
         // The previous user's result is reported when that user signs in again and the change is sent again.
         guard epoch == runner.accountEpoch else { return }
         var saved: [CKRecordZone] = []
@@ -112,7 +111,7 @@ extension SyncDriver {
                     failedDeletes[id] = error
                 }
             }
-            applyResult(id, version: entry.version, error, &tally)
+            applyResult(id, version: entry.version, error, &progress)
         }
         let (made, ended) = (saved, deleted)
         state.update { contents in
@@ -143,7 +142,7 @@ extension SyncDriver {
     private func modifyZones(
         _ saves: [CKRecordZone],
         _ deletes: [CKRecordZone.ID],
-        _ tally: inout Tally
+        _ progress: inout SendProgress
     ) async -> (
         saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
         deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
@@ -154,7 +153,7 @@ extension SyncDriver {
                 try await database.modifyRecordZones(saving: saves, deleting: deletes)
             }
         } catch {
-            tally.zonesStayPending = CKError(from: error).isServiceFailure
+            progress.zonesStayPending = CKError(from: error).isServiceFailure
             let saved = saves.map { ($0.zoneID, Result<CKRecordZone, any Error>.failure(error)) }
             let deleted = deletes.map { ($0, Result<Void, any Error>.failure(error)) }
             return (
@@ -163,16 +162,17 @@ extension SyncDriver {
         }
     }
 
-    private func applyResult(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
+    private func applyResult(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ progress: inout SendProgress)
+    {
         if let error {
-            tally.failures[id] = error
-            guard !error.syncFailure.isRetriedAutomatically, !tally.zonesStayPending else {
-                return tally.retryLater(error, in: id.zone)
+            progress.failures[id] = error
+            guard !error.syncFailure.isRetriedAutomatically, !progress.zonesStayPending else {
+                return progress.retryLater(error, in: id.zone)
             }
-            tally.outcome.hadRejections = true
+            progress.outcome.hadRejections = true
         } else {
-            tally.outcome.madeProgress = true
-            tally.changedZones.insert(id.zone)
+            progress.outcome.madeProgress = true
+            progress.changedZones.insert(id.zone)
         }
         state.update { $0.confirmed(id, version: version) }
     }
@@ -184,7 +184,7 @@ extension SyncDriver {
     /// Returns `false` if there is none.
     private func sendBatch(
         _ context: CKSyncEngine.SendChangesContext,
-        _ tally: inout Tally,
+        _ progress: inout SendProgress,
         _ epoch: Int
     ) async -> Bool {
         // Read before the app reads its data: a later edit has a newer version and stays pending.
@@ -193,21 +193,21 @@ extension SyncDriver {
             return false
         }
         let offered = BatchItem.items(of: batch)
-        let items = tally.itemsToSend(offered, of: state.read { $0 })
+        let items = progress.itemsToSend(offered, of: state.read { $0 })
         guard !items.isEmpty, epoch == runner.accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [AsyncLock] = []
-        for zone in items.uniqueZones where tally.error == nil {
+        for zone in items.uniqueZones where progress.error == nil {
             let lock = lock(of: zone)
             await lock.enter()
             entered.append(lock)
             guard epoch == runner.accountEpoch else { break }
             let part = items.filter { $0.id.zone == zone }
-            await send(part, atomically: batch.atomicByZone, into: &answer, &tally, epoch)
+            await send(part, atomically: batch.atomicByZone, into: &answer, &progress, epoch)
         }
         defer { entered.forEach { $0.leave() } }
         guard epoch == runner.accountEpoch else { return false }
-        applyResult(answer, version, &tally)
+        applyResult(answer, version, &progress)
         state.update { $0.changesSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
         eventDelivered(epoch)
@@ -221,29 +221,29 @@ extension SyncDriver {
         _ items: [BatchItem],
         atomically: Bool,
         into answer: inout SentBatch,
-        _ tally: inout Tally,
+        _ progress: inout SendProgress,
         _ epoch: Int
     ) async {
         // Atomic changes go into one request, if the relay accepts that many.
         let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
-        var waiting = (isWhole ? [items] : runner.limits.requests(of: items))[...]
-        while epoch == runner.accountEpoch, let request = waiting.popFirst() {
+        await sendRequests(isWhole ? [items] : runner.limits.requests(of: items), split: { $0.requests(of: $1) }) {
             do {
-                answer.addResults(request, try await modify(request, atomically: atomically))
+                answer.addResults($0, try await modify($0, atomically: atomically))
                 runner.limits.accepted()
             } catch {
                 let error = CKError(from: error)
-                if error.code == .limitExceeded, request.count > 1 {
-                    runner.limits.exceeded(by: request.count)
-                    waiting = runner.limits.requests(of: request + waiting.joined())[...]
-                    continue
+                if error.code == .limitExceeded, $0.count > 1 {
+                    runner.limits.exceeded(by: $0.count)
+                    return $0
                 }
-                answer.fail(request, error)
-                if error.isServiceFailure { tally.recordsStayPending.formUnion(request.map(\.id)) }
-                guard error.syncFailure.isRetriedAutomatically || error.isServiceFailure else { continue }
-                tally.retryLater(error, in: request.first?.id.zone)
-                return
+                answer.fail($0, error)
+                if error.isServiceFailure { progress.recordsStayPending.formUnion($0.map(\.id)) }
+                if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
+                    progress.retryLater(error, in: $0.first?.id.zone)
+                    return nil
+                }
             }
+            return epoch == runner.accountEpoch ? [] : nil
         }
     }
 
@@ -256,20 +256,20 @@ extension SyncDriver {
         }
     }
 
-    private func applyResult(_ answer: SentBatch, _ version: UInt64, _ tally: inout Tally) {
+    private func applyResult(_ answer: SentBatch, _ version: UInt64, _ progress: inout SendProgress) {
         for (id, error) in answer.results {
             if let error {
-                tally.failedRecords.insert(id)
-                tally.failures[CKRecord.ID(id)] = error
-                if error.syncFailure.isRetriedAutomatically || tally.recordsStayPending.contains(id) {
-                    tally.retryLater(error, in: id.zone)
+                progress.failedRecords.insert(id)
+                progress.failures[CKRecord.ID(id)] = error
+                if error.syncFailure.isRetriedAutomatically || progress.recordsStayPending.contains(id) {
+                    progress.retryLater(error, in: id.zone)
                     continue
                 }
-                tally.outcome.hadRejections = true
+                progress.outcome.hadRejections = true
             } else {
-                tally.outcome.madeProgress = true
-                tally.sentRecords.insert(id)
-                tally.changedZones.insert(id.zone)
+                progress.outcome.madeProgress = true
+                progress.sentRecords.insert(id)
+                progress.changedZones.insert(id.zone)
             }
             state.update { $0.confirmed(id, version: version) }
         }
@@ -278,7 +278,9 @@ extension SyncDriver {
 
 extension SyncDriver {
     /// The results of one round of sending.
-    struct Tally {
+    struct SendProgress: SendRoundProgress {
+        let context: CKSyncEngine.SendChangesContext
+        let epoch: Int
         var outcome = SyncSchedule.SendOutcome()
         var error: CKError?
         var failures: [AnyHashable: any Error] = [:]
@@ -291,24 +293,11 @@ extension SyncDriver {
         /// Records whose requests never reached a decision of the relay; they stay pending.
         var recordsStayPending: Set<RecordID> = []
         var zonesStayPending = false
-        /// Busy zones; nothing more is sent to them in this round.
-        var blockedZones: Set<ZoneID>
+        var busyZones: Set<ZoneID> = []
+        var busy: CKError?
         var changedZones: Set<ZoneID> = []
         /// The revision of the state at which the app was asked for all changes and had none left.
         var exhaustedAtRevision: UInt64?
-
-        /// Adds an error after which the engine retries.
-        ///
-        /// A busy zone blocks only itself; any other error ends the round.
-        mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
-            if let zone, error.syncFailure.kind == .zoneBusy {
-                blockedZones.insert(zone)
-                outcome.zoneFailures[zone] = error.syncFailure
-            } else {
-                self.error = self.error ?? error
-                outcome.syncFailure = self.error?.syncFailure
-            }
-        }
 
         /// Returns the items to send, without those that must not be sent in this round.
         ///
@@ -317,7 +306,7 @@ extension SyncDriver {
         /// same batch would never let the round end.
         mutating func itemsToSend(_ items: [BatchItem], of contents: CKSyncEngine.State.Contents) -> [BatchItem] {
             items.filter { item in
-                guard !failedRecords.contains(item.id), !blockedZones.contains(item.id.zone) else { return false }
+                guard !failedRecords.contains(item.id), !busyZones.contains(item.id.zone) else { return false }
                 let isChanged = contents.isUntracked && isChanged(item)
                 return !sentRecords.contains(item.id) || contents.outbox[item.id] != nil || isChanged
             }

@@ -16,11 +16,6 @@ actor SyncDriver {
     private weak var delegate: (any CKSyncEngineDelegate)?
     private weak var engine: CKSyncEngine?
     private let deliveryLock = AsyncLock()
-    private let accountLock = AsyncLock()
-    /// The generation of the credentials for which the user was checked.
-    private var checkedAccount: Int?
-    /// The generation of the credentials that the relay rejected.
-    private var refusedAccount: Int?
     /// The tasks that run delegate code.
     ///
     /// A task that the delegate starts is not among them.
@@ -169,7 +164,7 @@ extension SyncDriver: SyncTarget {
         let name = "The engine of the \(database.scope.pathName) database"
         if let unfinished = runner.schedule.unfinished { return ["\(name) \(unfinished)."] }
         let generation = try? database.session.connection().credentials.current.generation
-        if generation != checkedAccount, generation != refusedAccount {
+        if generation != runner.checkedGeneration, generation != runner.refusedGeneration {
             return ["\(name) has not checked which user is signed in."]
         }
         guard !runner.schedule.isChannelOpen, runner.hasMissedChanges else { return [] }
@@ -177,34 +172,16 @@ extension SyncDriver: SyncTarget {
     }
 }
 
-/// Checks the user before each fetch and send, and handles a change of the user.
+/// Handles a change of the user.
 extension SyncDriver {
-    /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
-    func checkAccount() async throws {
-        await accountLock.enter()
-        defer { accountLock.leave() }
-        let connection = try database.session.connection()
-        let generation = connection.credentials.current.generation
-        guard checkedAccount != generation else { return }
+    func userIsMissing(_ generation: Int) async throws {
+        if let previous = state.read(\.user) { await accountChanged(from: previous, to: nil) }
+        throw CKError(.notAuthenticated, "No user is signed in.")
+    }
+
+    func userIsKnown(_ name: String, _ generation: Int) async {
         let previous = state.read(\.user)
-        guard connection.credentials.identifiesUser else {
-            // This is known without a request, so the app is informed even without a network.
-            refusedAccount = generation
-            if previous != nil { await accountChanged(from: previous, to: nil) }
-            throw CKError(.notAuthenticated, "No user is signed in.")
-        }
-        do {
-            // Ask as the current sign-in, even if a round of the previous user has led to this call.
-            let name = try await AccountBinding.$current.withValue(nil) { try await database.client.callerName() }
-            if name != previous { await accountChanged(from: previous, to: name) }
-            // Set last, so that work still running for the previous user is not mistaken for the new user's.
-            checkedAccount = generation
-            await connection.notices.accountIsUsable(generation: generation)
-        } catch {
-            // An expired or rejected sign-in does not identify another user; the user's data stay pending.
-            if CKError(from: error).code == .notAuthenticated { refusedAccount = generation }
-            throw error
-        }
+        if name != previous { await accountChanged(from: previous, to: name) }
     }
 
     /// Checks which user is signed in and continues for that user.
@@ -267,7 +244,9 @@ extension SyncDriver {
     func cancellable<Result: Sendable>(
         _ work: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
-        let binding = try checkedAccount.map { AccountBinding(try database.session.connection(), generation: $0) }
+        let binding = try runner.checkedGeneration.map {
+            AccountBinding(try database.session.connection(), generation: $0)
+        }
         return try await cancellable(as: binding, work)
     }
 }

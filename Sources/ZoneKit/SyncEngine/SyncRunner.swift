@@ -28,6 +28,11 @@ package struct SyncRunner {
     package let sendLock = AsyncLock()
     /// Locks the requests that create and delete zones.
     package let zoneListLock = AsyncLock()
+    fileprivate let accountLock = AsyncLock()
+    /// The generation of the credentials for which the user was checked.
+    package fileprivate(set) var checkedGeneration: Int?
+    /// The generation of the credentials that the relay rejected.
+    package fileprivate(set) var refusedGeneration: Int?
     fileprivate var zoneLocks: [ZoneID: AsyncLock] = [:]
     package var round: FetchRound?
     /// The number of rounds of any kind that are running.
@@ -106,17 +111,74 @@ package struct SyncRunner {
     package var hasMissedChanges: Bool { seenChanges.isIncomplete }
 }
 
+/// What a round of fetching has done so far.
+package protocol FetchRoundProgress {
+    /// The errors by zone; the key `nil` stands for the database.
+    var errors: [ZoneID?: CKError] { get set }
+}
+
+/// An answer to a request of a fetch round.
+private enum Arrival<ZoneAnswer: Sendable>: Sendable {
+    case database(Result<DatabasePage, CKError>)
+    case zone(ZoneID, ZoneAnswer)
+}
+
+extension CKError {
+    /// Returns how to retry after a failed import, such as one caused by a full disk or a cancelled task.
+    ///
+    /// The relay did not report this failure, so the page is fetched again without waiting for the next notice.
+    package func ofImport(_ kind: SyncFailure.Kind) -> SyncFailure {
+        syncFailure.isRetriedAutomatically ? syncFailure : SyncFailure(kind)
+    }
+}
+
+/// What a round of sending has done so far.
+package protocol SendRoundProgress {
+    var outcome: SyncSchedule.SendOutcome { get set }
+    /// The error that ended the round.
+    var error: CKError? { get set }
+    /// Busy zones; nothing more is sent to them in this round.
+    var busyZones: Set<ZoneID> { get set }
+    /// The error of the first busy zone.
+    var busy: CKError? { get set }
+    /// The zones in which something was saved or deleted.
+    var changedZones: Set<ZoneID> { get }
+}
+
+extension SendRoundProgress {
+    /// Adds an error after which the loop retries: a busy zone blocks only itself; any other error ends the round.
+    package mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
+        guard let zone, error.syncFailure.kind == .zoneBusy else { return self.error = self.error ?? error }
+        busyZones.insert(zone)
+        outcome.zoneFailures[zone] = error.syncFailure
+        busy = busy ?? error
+    }
+}
+
 /// What a sync loop drives: the delegate of an engine, or a mirrored store.
 package protocol SyncTarget: PendingWorkReporting, Actor {
-    /// An answer to a request of a fetch round.
-    associatedtype Arrival: Sendable
+    /// An answer to a request for a page of a zone's feed.
+    associatedtype ZoneAnswer: Sendable
     /// What a fetch round has done so far.
-    associatedtype FetchProgress
+    associatedtype FetchProgress: FetchRoundProgress
+    /// What a round of sending has done so far.
+    associatedtype SendProgress: SendRoundProgress
 
     var runner: SyncRunner { get set }
 
-    /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
-    func checkAccount() async throws
+    /// Called if the credentials of this generation identify no user.
+    ///
+    /// Returns if requests without a user are allowed.
+    func userIsMissing(_ generation: Int) async throws
+
+    /// Called with the user who is signed in under the credentials of this generation.
+    func userIsKnown(_ name: String, _ generation: Int) async throws
+
+    /// Called when the relay rejects the user's credentials.
+    func userIsRefused() async throws
+
+    /// Called when the account could not be checked.
+    func accountCheckFailed(_ error: CKError) async
 
     /// Fetches all changes except those of the zones in `backingOff`.
     func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws
@@ -124,16 +186,31 @@ package protocol SyncTarget: PendingWorkReporting, Actor {
     /// Sends all changes except those of the zones in `backingOff`.
     func sendChanges(backingOff: Set<ZoneID>) async throws
 
+    /// Sends what `sendRound` was called for, and stores and reports the results.
+    func send(_ progress: inout SendProgress) async
+
+    /// Called when the schedule knows the end of a round.
+    func sendEnded(_ progress: SendProgress) async
+
     /// Requests a page of the database's feed.
-    func askDatabase(since token: SyncToken?) async -> Arrival
+    func databasePage(since token: SyncToken?) async throws -> DatabasePage
 
-    /// Requests a page of a zone's feed.
+    /// Returns the zones that a full listing of the database must contain, besides those with a token.
+    func knownZones() async -> Set<ZoneID>
+
+    /// Applies a page of the database's feed with its token.
     ///
-    /// Acquires the zone's lock; `apply` releases it when the page has been applied.
-    func ask(_ zone: ZoneID, since token: SyncToken?) async -> Arrival
+    /// `returned` are zones that were missing at the last request and exist again.
+    func apply(_ page: DatabasePage, returned: Set<ZoneID>, _ progress: inout FetchProgress) async throws
 
-    /// Applies an answer and then tells the round.
-    func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect]
+    /// Requests a page of a zone's feed, with the zone's lock held.
+    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer
+
+    /// Applies a page of a zone with its token, with the zone's lock held, and then tells the round.
+    func apply(_ answer: ZoneAnswer, of zone: ZoneID, _ progress: inout FetchProgress) async -> [FetchRound.Effect]
+
+    /// Called when an answer has been applied.
+    func answerApplied() async
 
     func zoneBegins(_ zone: ZoneID, _ progress: FetchProgress) async
     /// Called before the first page of a zone is requested that lists the zone from its beginning.
@@ -174,6 +251,9 @@ extension SyncTarget {
     package func listingBegins(_ zone: ZoneID) {}
     package func zoneEnded(_ zone: ZoneID, _ failure: SyncFailure?, _ progress: FetchProgress) async {}
     package func isCurrent(_ progress: FetchProgress) -> Bool { true }
+    package func answerApplied() async {}
+    package func userIsRefused() async throws {}
+    package func accountCheckFailed(_ error: CKError) async {}
     package nonisolated func syncFailure(of error: CKError) -> SyncFailure { error.syncFailure }
 
     package var isStopped: Bool { runner.isStopped }
@@ -279,6 +359,47 @@ extension SyncTarget {
     /// Called when automatic work has succeeded that the schedule does not know of.
     package func reportSuccess() { runner.failures.succeeded() }
 
+    // MARK: Account
+
+    /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
+    package func checkAccount() async throws(CKError) {
+        await runner.accountLock.enter()
+        defer { runner.accountLock.leave() }
+        do {
+            let connection = try runner.database.session.connection()
+            let generation = connection.credentials.current.generation
+            guard runner.checkedGeneration != generation else { return }
+            if connection.credentials.identifiesUser {
+                // Ask as the current sign-in, even if a round of the previous user has led to this call.
+                let name: String
+                do {
+                    name = try await AccountBinding.$current.withValue(nil) {
+                        try await runner.database.client.callerName()
+                    }
+                } catch {
+                    // An expired or rejected sign-in does not identify another user; the user's data stay pending.
+                    if CKError(from: error).code == .notAuthenticated {
+                        runner.refusedGeneration = generation
+                        try await userIsRefused()
+                    }
+                    throw error
+                }
+                await connection.notices.accountIsUsable(generation: generation)
+                try await userIsKnown(name, generation)
+            } else {
+                // This is known without a request, so the app is informed even without a network.
+                runner.refusedGeneration = generation
+                try await userIsMissing(generation)
+            }
+            // Set last, so that work still running for the previous user is not mistaken for the new user's.
+            runner.checkedGeneration = generation
+        } catch {
+            let error = CKError(from: error)
+            await accountCheckFailed(error)
+            throw error
+        }
+    }
+
     // MARK: Alarms
 
     /// Sets the alarm to the next wake-up of the schedule or the poll.
@@ -379,32 +500,124 @@ extension SyncTarget {
     package func run(_ round: FetchRound, _ progress: inout FetchProgress) async -> FetchRound.Outcome {
         var outcome = FetchRound.Outcome()
         runner.round = round
-        await withTaskGroup(of: Arrival.self) { group in
+        await withTaskGroup(of: Arrival<ZoneAnswer>.self) { group in
             var effects = advance(.began)
             while true {
                 for effect in effects where isCurrent(progress) {
                     switch effect {
-                    case .askDatabase(let token): group.addTask { await self.askDatabase(since: token) }
+                    case .askDatabase(let token): group.addTask { .database(await self.askDatabase(since: token)) }
                     case .zoneBegins(let zone): await zoneBegins(zone, progress)
                     case .askZone(let zone, let token):
                         if token == nil { listingBegins(zone) }
-                        group.addTask { await self.ask(zone, since: token) }
+                        group.addTask { .zone(zone, await self.ask(zone, since: token)) }
                     case .zoneEnded(let zone, let failure): await zoneEnded(zone, failure, progress)
                     case .finished(let end): outcome = end
                     }
                 }
                 guard let arrival = await group.next() else { break }
                 effects = await apply(arrival, &progress)
+                await answerApplied()
             }
         }
         runner.round = nil
         return outcome
     }
 
+    private func askDatabase(since token: SyncToken?) async -> Result<DatabasePage, CKError> {
+        do {
+            return .success(try await databasePage(since: token))
+        } catch {
+            return .failure(CKError(from: error))
+        }
+    }
+
+    /// Acquires the zone's lock, which is released when the answer has been applied.
+    private func ask(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer {
+        await lock(of: zone).enter()
+        return await zonePage(zone, since: token)
+    }
+
+    private func apply(_ arrival: Arrival<ZoneAnswer>, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
+        defer {
+            if case .zone(let zone, _) = arrival { lock(of: zone).leave() }
+        }
+        guard isCurrent(progress) else { return [] }
+        switch arrival {
+        case .database(.success(var page)):
+            let changed = page.changed
+            let returned = updateFeed { $0.vanished.intersection(changed) }
+            await addMissingDeletions(&page)
+            do {
+                try await apply(page, returned: returned, &progress)
+            } catch {
+                let error = CKError(from: error)
+                progress.errors[nil] = error
+                return advance(.databaseFailed(error.ofImport(.busy)))
+            }
+            return advance(
+                .databasePage(
+                    changed: page.changed,
+                    deleted: page.deleted.map(\.zone),
+                    token: page.token,
+                    moreComing: page.moreComing
+                )
+            )
+        case .database(.failure(let error)):
+            progress.errors[nil] = error
+            return advance(.databaseFailed(error.syncFailure))
+        case .zone(let zone, let answer): return await apply(answer, of: zone, &progress)
+        }
+    }
+
+    /// Adds the deletions that a full listing omits, and waits for running requests about deleted zones.
+    private func addMissingDeletions(_ page: inout DatabasePage) async {
+        var known: Set<ZoneID> = []
+        if !page.moreComing, updateFeed({ $0.listing != nil }) {
+            await awaitZoneLocks()
+            known = await knownZones()
+        }
+        let (changed, moreComing) = (page.changed, page.moreComing)
+        let missing = updateFeed { $0.missing(after: changed, moreComing: moreComing, besides: known) }
+        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
+        for (zone, _) in page.deleted {
+            // The answer to a request that was sent before the deletion would bring the zone's records back.
+            await lock(of: zone).enter()
+            lock(of: zone).leave()
+        }
+    }
+
     package func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
         guard var round = runner.round else { return [] }
         defer { runner.round = round }
         return updateFeed { round.handle(event, state: &$0) }
+    }
+
+    // MARK: Rounds of sending
+
+    /// Runs one round of sending; the caller is in the lane.
+    package func sendRound(_ progress: inout SendProgress) async {
+        handle(.sendBegan)
+        await send(&progress)
+        progress.outcome.syncFailure = progress.error?.syncFailure
+        handle(.sendFinished(progress.outcome))
+        await sendEnded(progress)
+        await notifyOtherListeners(progress.changedZones)
+    }
+
+    /// Sends one zone's changes in as many requests as the limits require.
+    ///
+    /// `send` returns the changes to send again at once, perhaps in smaller requests; `nil` ends the zone's part in the
+    /// round.
+    package func sendRequests<Item: Sendable>(
+        _ requests: [[Item]],
+        split: (BatchLimits, [Item]) -> [[Item]],
+        _ send: ([Item]) async throws -> [Item]?
+    ) async rethrows {
+        var waiting = requests[...]
+        while let request = waiting.popFirst() {
+            guard let rest = try await send(request) else { return }
+            if !rest.isEmpty { waiting = split(runner.limits, rest + waiting.joined())[...] }
+        }
     }
 
     // MARK: Notices

@@ -1,6 +1,6 @@
 import GRDB
 import Records
-import ZoneKit
+public import ZoneKit
 
 /// Checks of what the user may do on the relay, from stored data and without a request.
 ///
@@ -187,4 +187,18 @@ struct Permissions {
 
     func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }
     func canDelete(_ db: Database, oid: String) throws -> Bool { Self.canDelete(try facts(db, oid: oid)) }
+}
+
+extension MirroredContainer {
+    /// Returns the relay's limits for the current user in a store's database, and the space used.
+    ///
+    /// - Throws: `wrongStore` for a store that mirrors nothing, and `relay` with the call's error.
+    public func limits(of store: StoreID) async throws(MirrorError) -> RelayLimits {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            return try await sync.link.database.limits()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
 }

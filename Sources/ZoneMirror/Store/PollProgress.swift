@@ -62,10 +62,3 @@ enum PollProgress {
         try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [type])
     }
 }
-
-extension PublicPoll {
-    /// Returns the same poll with the progress of the last run.
-    func restored(with marks: [String: Mark]) -> PublicPoll {
-        PublicPoll(types: polledTypes, settings: currentSettings, marks: marks)
-    }
-}

@@ -2,11 +2,10 @@ import GRDB
 import SyncCore
 import ZoneKit
 
-/// Checks that a store belongs to the signed-in user, before anything is sent or fetched and after each change of
-/// credentials.
+/// Keeps a store with the user to whom it belongs, when the account was checked.
 ///
 /// No request is sent in the name of another user than the store's own.
-actor AccountCheck {
+struct AccountCheck: Sendable {
     /// The result of a check.
     enum Change: Equatable, Sendable {
         /// This user is signed in; `previous` is the user whose data the file holds, if it is another one.
@@ -19,56 +18,35 @@ actor AccountCheck {
         case signedOut(of: String?)
     }
 
-    private let file: StoreFile
-    private let link: MirrorLink
+    let file: StoreFile
+    let link: MirrorLink
     /// Reports a change to the container.
-    private let changed: @Sendable (Change) async -> Void
-    private let lock = AsyncLock()
-    /// The generation of the credentials that were checked.
-    private var checkedGeneration: Int?
+    let changed: @Sendable (Change) async -> Void
 
-    init(
-        file: StoreFile,
-        link: MirrorLink,
-        changed: @escaping @Sendable (Change) async -> Void
-    ) {
-        self.file = file
-        self.link = link
-        self.changed = changed
-    }
+    private var isPublic: Bool { link.database.databaseScope == .public }
 
-    func check() async throws(CKError) {
-        await lock.enter()
-        defer { lock.leave() }
-        let connection = try link.connection()
-        let generation = connection.credentials.current.generation
-        guard checkedGeneration != generation else { return }
-        let isPublic = link.database.databaseScope == .public
-        if isPublic, !connection.credentials.identifiesUser {
-            // Requests without a user may read a public database, but the previous user's unsent changes must wait for
-            // that user.
-            if let previous = try await storedUser() { try await switchUser(from: previous, to: nil) }
-            try link.bind(to: generation)
-            checkedGeneration = generation
-            await changed(.signedOut(of: nil))
-            return
-        }
+    func userIsMissing(_ generation: Int) async throws {
         let previous = try await storedUser()
-        if !isPublic, !connection.credentials.identifiesUser {
+        guard isPublic else {
             if let previous, previous != AccountFiles.noUser { await changed(.signedOut(of: previous)) }
             throw CKError(.notAuthenticated, "No user is signed in. Changes stay on this device until a user signs in.")
         }
-        let name: String
-        do {
-            name = try await link.callerName()
-        } catch {
-            if error.code == .notAuthenticated, previous != nil { await changed(.refused) }
-            throw error
-        }
-        await connection.notices.accountIsUsable(generation: generation)
+        // Requests without a user may read a public database, but the previous user's unsent changes must wait for
+        // that user.
+        if let previous { try await switchUser(from: previous, to: nil) }
+        try link.bind(to: generation)
+        await changed(.signedOut(of: nil))
+    }
+
+    func userIsRefused() async throws {
+        if try await storedUser() != nil { await changed(.refused) }
+    }
+
+    func userIsKnown(_ name: String, _ generation: Int) async throws {
+        let previous = try await storedUser()
         if let previous, previous != name, !isPublic {
             await changed(.is(name, previous: previous))
-            throw .anotherUser
+            throw CKError.anotherUser
         }
         // The file's user is stored before this user's data is, so that the next user can be distinguished from this
         // one. It is stored before any request in this user's name: a round still under way continues in the previous
@@ -76,44 +54,25 @@ actor AccountCheck {
         if isPublic {
             try await switchUser(from: previous, to: name)
         } else if previous != name {
-            try await store(name)
+            try await file.pool.write { try State.set($0, .account, name) }
         }
         try link.bind(to: generation)
-        checkedGeneration = generation
         // Also reported for the file's own user, whose credentials may have been rejected before.
         await changed(.is(name, previous: nil))
     }
 
-    private func storedUser() async throws(CKError) -> String? {
-        do {
-            return try await file.pool.read { try State.text($0, .account) }
-        } catch {
-            throw CKError(from: error)
-        }
-    }
+    private func storedUser() async throws -> String? { try await file.pool.read { try State.text($0, .account) } }
 
     /// Parks the unsent changes of the previous user of a public database and activates those of `user`.
     ///
     /// A public store keeps its file when the user changes. Another user, or a request without a user, must not send
     /// these changes.
-    private func switchUser(from previous: String?, to user: String?) async throws(CKError) {
-        do {
-            try await file.pool.write { db in
-                if let previous, previous != user { try SentRequest.removeAll(db) }
-                try RecordTable(db).switchUser(from: previous, to: user)
-                try Refusals.switchUser(db, from: previous, to: user)
-                if let user, user != previous { try State.set(db, .account, user) }
-            }
-        } catch {
-            throw CKError(from: error)
-        }
-    }
-
-    private func store(_ user: String) async throws(CKError) {
-        do {
-            try await file.pool.write { try State.set($0, .account, user) }
-        } catch {
-            throw CKError(from: error)
+    private func switchUser(from previous: String?, to user: String?) async throws {
+        try await file.pool.write { db in
+            if let previous, previous != user { try SentRequest.removeAll(db) }
+            try RecordTable(db).switchUser(from: previous, to: user)
+            try Refusals.switchUser(db, from: previous, to: user)
+            if let user, user != previous { try State.set(db, .account, user) }
         }
     }
 }

@@ -246,15 +246,6 @@ struct MirrorLink: Sendable {
         let page = try await database.client.records(matching: request)
         return (try records(page.entries), page.marker)
     }
-
-    /// Returns the name of the user who is signed in now.
-    func callerName() async throws(CKError) -> String {
-        do {
-            return try await AccountBinding.$current.withValue(nil) { try await client.callerName() }
-        } catch {
-            throw CKError(from: error)
-        }
-    }
 }
 
 /// State that a link keeps between calls.

@@ -5,20 +5,21 @@ import SyncCore
 import ZoneKit
 
 extension MirrorSync {
-    enum Arrival: Sendable {
-        case database(Result<DatabasePage, CKError>)
-        /// A page of a zone; `sends` is the number of requests sent to the zone when the page was requested.
-        case zone(ZoneID, since: SyncToken?, sends: Int, Result<MirrorPage, CKError>)
+    /// A page of a zone, or why there is none.
+    struct ZoneAnswer: Sendable {
+        var since: SyncToken?
+        /// The number of requests sent to the zone when the page was requested.
+        var sends: Int
+        var page: Result<MirrorPage, CKError>
     }
 
     /// The result of one fetch round.
-    struct FetchProgress {
+    struct FetchProgress: FetchRoundProgress {
         var began: Date
         var records = 0
         var bytes = 0
         /// The number of records still to fetch, by zone, as far as the relay has reported it.
         var rest: [ZoneID: Int] = [:]
-        /// The errors by zone; `nil` is the database.
         var errors: [ZoneID?: CKError] = [:]
         var details: [MirrorEvent.Detail] = []
     }
@@ -77,9 +78,9 @@ extension MirrorSync {
                     try State.set(db, .databaseToken, nil)
                     if isPublic { try PollProgress.forgetAll(db) }
                 }
-            } while typesBeingPolled > 0
+            } while polling.typesBeingPolled > 0
             feed = FeedState(databaseToken: nil)
-            poll = poll.restored(with: [:])
+            polling.restore([:])
             beginPolls()
         }
     }
@@ -105,37 +106,30 @@ extension MirrorSync {
         var outcome = await run(round, &progress)
         prefetchers.values.forEach { $0.prefetcher.stop() }
         prefetchers = [:]
-        // A zone that is gone is not an error: the database's feed has reported it meanwhile.
-        let isComplete = outcome.zoneFailures.values.allSatisfy { $0.kind == .zoneNotFound }
-        if outcome.syncFailure == nil, isComplete, !skipsUnfetched(backingOff) {
+        if outcome.syncFailure == nil, outcome.failedZones.isEmpty, !skipsUnfetched(backingOff) {
             do {
                 try await allChangesFetched(&progress)
             } catch {
                 let error = CKError(from: error)
                 progress.errors[nil] = error
-                outcome.syncFailure = Self.syncFailure(of: error, .busy)
+                outcome.syncFailure = error.ofImport(.busy)
             }
         }
         return outcome
     }
 
-    func askDatabase(since token: SyncToken?) async -> Arrival {
-        do throws(CKError) {
-            return .database(.success(try await link.databaseChanges(since: token)))
-        } catch {
-            return .database(.failure(error))
-        }
+    func databasePage(since token: SyncToken?) async throws -> DatabasePage {
+        try await link.databaseChanges(since: token)
     }
 
-    func ask(_ zone: ZoneID, since token: SyncToken?) async -> Arrival {
-        await lock(of: zone).enter()
+    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer {
         do throws(CKError) {
             try await repeatUnanswered(beforeReading: zone)
         } catch {
-            return .zone(zone, since: token, sends: sends[zone, default: 0], .failure(error))
+            return ZoneAnswer(since: token, sends: sends[zone, default: 0], page: .failure(error))
         }
         let sends = sends[zone, default: 0]
-        return .zone(zone, since: token, sends: sends, await page(of: zone, token, sends))
+        return ZoneAnswer(since: token, sends: sends, page: await page(of: zone, token, sends))
     }
 
     private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
@@ -170,60 +164,27 @@ extension MirrorSync {
         inBackground { await prefetcher.run($0.link, $0.file.mapping, zone, from: token) }
     }
 
-    /// Adds the zones that a full database listing omits, after responses under way for lost zones have arrived.
-    private func completed(_ arrival: Arrival) async -> Arrival {
-        guard case .database(.success(var page)) = arrival else { return arrival }
-        var known: Set<ZoneID> = []
-        if !page.moreComing, feed.listing != nil {
-            await awaitZoneLocks()
-            // Includes zones of which nothing was fetched yet, because all of their records were written here.
-            let zones = (try? await file.pool.read { try KnownZone.all($0) }) ?? []
-            known = Set(zones.filter { $0.isThere && !$0.zone.isDefault }.map(\.zone))
-        }
-        let missing = feed.missing(after: page.changed, moreComing: page.moreComing, besides: known)
-        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
-        for (zone, _) in page.deleted {
-            // A response to a request sent before the zone was lost would bring its records back.
-            await lock(of: zone).enter()
-            lock(of: zone).leave()
-        }
-        return .database(.success(page))
+    /// Includes zones of which nothing was fetched yet, because all of their records were written here.
+    func knownZones() async -> Set<ZoneID> {
+        let zones = (try? await file.pool.read { try KnownZone.all($0) }) ?? []
+        return Set(zones.filter { $0.isThere && !$0.zone.isDefault }.map(\.zone))
     }
 
-    /// Imports what has arrived, then advances the round.
-    func apply(_ arrival: Arrival, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
-        let arrival = await completed(arrival)
-        defer {
-            if case .zone(let zone, _, _, _) = arrival { lock(of: zone).leave() }
+    func apply(_ page: DatabasePage, returned: Set<ZoneID>, _ progress: inout FetchProgress) async throws {
+        var reasons: [ZoneID: ShareChange.Loss] = [:]
+        if link.database.databaseScope == .shared {
+            for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
         }
-        switch arrival {
-        case .database(.success(let page)):
-            do {
-                var reasons: [ZoneID: ShareChange.Loss] = [:]
-                if link.database.databaseScope == .shared {
-                    for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
-                }
-                for (zone, _) in page.deleted { link.forgetKey(of: zone) }
-                progress.details += try await write(page, reasons)
-            } catch {
-                let error = CKError(from: error)
-                progress.errors[nil] = error
-                return advance(.databaseFailed(Self.syncFailure(of: error, .busy)))
-            }
-            return advance(
-                .databasePage(
-                    changed: page.changed,
-                    deleted: page.deleted.map(\.zone),
-                    token: page.token,
-                    moreComing: page.moreComing
-                )
-            )
-        case .database(.failure(let error)):
-            progress.errors[nil] = error
-            return advance(.databaseFailed(error.syncFailure))
-        case .zone(let zone, let since, let sends, .success(let page)):
+        for (zone, _) in page.deleted { link.forgetKey(of: zone) }
+        progress.details += try await write(page, reasons)
+    }
+
+    func apply(_ answer: ZoneAnswer, of zone: ZoneID, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
+        switch answer.page {
+        case .success(let page):
+            let since = answer.since
             // The page was read before one of its records was found in another zone, and would bring it back here.
-            guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
+            guard answer.sends == sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
             prefetch(page, of: zone)
             do {
                 for part in page.parts(room: conditions.room) { try await importPart(part, of: zone, since, &progress) }
@@ -236,17 +197,17 @@ extension MirrorSync {
             } catch {
                 let error = CKError(from: error)
                 progress.errors[zone] = error
-                return advance(.zoneFailed(zone, Self.syncFailure(of: error, .zoneBusy)))
+                return advance(.zoneFailed(zone, error.ofImport(.zoneBusy)))
             }
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
-        case .zone(let zone, _, _, .failure(let error)):
+        case .failure(let error):
             progress.errors[zone] = error
             // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
             if let reason = error.formerZone, reason != .deleted {
                 do {
                     progress.details += try await zoneLost(zone, reason)
                 } catch {
-                    return advance(.zoneFailed(zone, Self.syncFailure(of: CKError(from: error), .zoneBusy)))
+                    return advance(.zoneFailed(zone, CKError(from: error).ofImport(.zoneBusy)))
                 }
             }
             return advance(.zoneFailed(zone, error.syncFailure))
@@ -259,18 +220,47 @@ extension MirrorSync {
         var part = part
         // Runs before the page counts as read: if the new key is not available now, the page is fetched again.
         if part.hasKeys { try await unlock(zone) }
-        try await makeReadable(&part.records.changed, in: zone)
+        try await values.makeReadable(&part.records.changed, in: zone)
         let (count, details) = try await write(part, of: zone, since: since)
         await handleKeys(part, in: zone, isListed: since == nil, &progress)
         progress.records += count
         progress.details += details
     }
 
-    /// Returns how to retry after a failed import, such as one caused by a full disk or a cancelled task.
-    ///
-    /// The relay did not report this failure, so the page is fetched again without waiting for the next notice.
-    private static func syncFailure(of error: CKError, _ kind: SyncFailure.Kind) -> SyncFailure {
-        error.syncFailure.isRetriedAutomatically ? error.syncFailure : SyncFailure(kind)
+    /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
+    func unlock(_ zone: ZoneID) async throws {
+        await link.keysChanged(in: zone)
+        try await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
+        let locked = try await file.pool.read { db -> [Record] in
+            guard let home = try KnownZone.find(db, zone) else { return [] }
+            let names = try String.fetchAll(
+                db,
+                sql: "SELECT name FROM mirror_record WHERE zone = ? AND \(RecordTable.unsettled) AND state = ?",
+                arguments: [home.id, RecordState.locked.rawValue]
+            )
+            return try names.compactMap { name in
+                guard let known = try KnownRecord.find(db, zone: home.id, name: name) else { return nil }
+                var record = try known.record(db, in: zone)
+                record.encryptedFields.formUnion(known.encryptedFields())
+                return record
+            }
+        }
+        let opened = zip(locked, try await link.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
+        guard !opened.isEmpty else { return }
+        let (file, now) = (file, conditions.wallClock())
+        try await file.pool.write { db in
+            guard let home = try KnownZone.find(db, zone) else { return }
+            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for record in opened {
+                    // A newer version may have arrived meanwhile.
+                    guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
+                        known.tag == record.changeTag
+                    else { continue }
+                    try importer.importRecord(record, zone: home, again: true)
+                }
+            }
+        }
     }
 
     /// Reports an import's progress to the listeners; the file stores only its end.
@@ -310,16 +300,15 @@ extension MirrorSync {
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {
-        // A zone that is gone is not a failure: the database's feed has reported it.
-        let failed = outcome.zoneFailures.filter { $0.value.kind != .zoneNotFound }
+        let failed = outcome.failedZones
         let unexplained = CKError(
             .internalError,
             "The relay's change feed makes no progress. Retry later, and see the relay's log."
         )
         if outcome.syncFailure != nil {
-            return errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? unexplained
+            return errors[nil] ?? failed.compactMap { errors[$0] }.first ?? unexplained
         }
-        return failed.isEmpty ? nil : failed.keys.compactMap { errors[$0] }.first ?? unexplained
+        return failed.isEmpty ? nil : failed.compactMap { errors[$0] }.first ?? unexplained
     }
 }
 
@@ -513,7 +502,7 @@ extension MirrorSync {
                 let found = try await records(part, in: zone)
                 for range in found.parts(room: conditions.room) {
                     var some = Array(found[range])
-                    try await makeReadable(&some, in: zone)
+                    try await values.makeReadable(&some, in: zone)
                     progress.records += try await applyLookup(some.map(\.id.recordName), some, in: zone)
                 }
                 let there = Set(found.map(\.id.recordName))

@@ -4,7 +4,77 @@ import Records
 import SyncCore
 import ZoneKit
 
+/// The polls of a public database, as far as a store has to know of them.
+struct PublicPolling {
+    var poll: PublicPoll
+    /// The mirrored part of each record type, for types that are not mirrored completely.
+    let extents: [String: WireExtent]
+    /// The number of record types being polled on schedule, and the callers that wait until it is 0.
+    var typesBeingPolled = 0
+    var waiters: [CheckedContinuation<Void, Never>] = []
+    /// Types reported as skipped, and types that exist but cannot be polled.
+    var skipped: Set<String> = []
+    var unpolled: Set<String> = []
+    /// Whether a type could not be polled in the poll that is running.
+    var hasFailed = false
+    /// The user and time of the last fetch of permissions.
+    var lastRightsFetch: (generation: Int, at: Date)?
+
+    init(_ types: [String], every interval: Duration, _ extents: [String: WireExtent]) {
+        var settings = PublicPoll.Settings()
+        settings.interval = interval
+        poll = PublicPoll(types: types, settings: settings)
+        self.extents = extents
+    }
+
+    /// Continues with the progress of the last run.
+    mutating func restore(_ marks: [String: PublicPoll.Mark]) {
+        poll = PublicPoll(types: poll.polledTypes, settings: poll.currentSettings, marks: marks)
+    }
+}
+
+/// Polling of a public database.
 extension MirrorSync {
+    func beginPolls() {
+        guard isPublic, conditions.isAutomatic, !isStopped else { return }
+        delayPolls()
+        tellPoll(.started)
+    }
+
+    func delayPolls() {
+        guard isPublic, let until = runner.schedule.retryNotBefore else { return }
+        tellPoll(.backingOff(until: until))
+    }
+
+    /// Passes an event to the poll, and performs what it decides.
+    func tellPoll(_ event: PublicPoll.Event) { perform(effects(of: event)) }
+
+    /// Passes an event to the poll, and returns what it decides.
+    func effects(of event: PublicPoll.Event) -> [PublicPoll.Effect] {
+        polling.poll.handle(event, at: conditions.time.now(), using: &runner.random)
+    }
+
+    func perform(_ effects: [PublicPoll.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .query(let type, let since):
+                guard !isStopped else { break }
+                runner.pollBegan()
+                polling.typesBeingPolled += 1
+                inBackground { await $0.pollOnSchedule(type, since) }
+            case .wake(let instant):
+                runner.pollWake = instant
+                setAlarm()
+            case .pollEnded:
+                // A type that the relay does not know yet has no changes either.
+                runner.pollSucceeded()
+                scheduledPollCompleted()
+            // The page loop handles the others.
+            case .nextPage, .apply, .ended: break
+            }
+        }
+    }
+
     /// Polls all types now and throws the first failure after all were polled.
     ///
     /// A type that the relay does not know, or for which it lacks an index, is skipped with an event.
@@ -23,13 +93,13 @@ extension MirrorSync {
                 }
             }
             lastError = failure
-            if failure == nil, unpolled.isEmpty { await noteFirstPoll() }
+            if failure == nil, polling.unpolled.isEmpty { await noteFirstPoll() }
             if let failure { throw failure }
         }
     }
 
     func waitForScheduledPolls() async {
-        while typesBeingPolled > 0 { await withCheckedContinuation { pollWaiters.append($0) } }
+        while polling.typesBeingPolled > 0 { await withCheckedContinuation { polling.waiters.append($0) } }
     }
 
     /// Polls one type on schedule.
@@ -38,7 +108,7 @@ extension MirrorSync {
         do throws(CKError) {
             try await checkAccount()
         } catch {
-            hasPollFailed = true
+            polling.hasFailed = true
             tellPoll(.failed(type: type, syncFailure(of: error)))
             return await report(error, of: .fetching)
         }
@@ -54,16 +124,16 @@ extension MirrorSync {
     }
 
     private func typePollEnded() {
-        typesBeingPolled -= 1
-        guard typesBeingPolled == 0 else { return }
-        pollWaiters.forEach { $0.resume() }
-        pollWaiters = []
+        polling.typesBeingPolled -= 1
+        guard polling.typesBeingPolled == 0 else { return }
+        polling.waiters.forEach { $0.resume() }
+        polling.waiters = []
     }
 
     /// Notes the end of a scheduled poll of all types; a manual poll notes its own.
     func scheduledPollCompleted() {
-        defer { hasPollFailed = false }
-        guard typesBeingPolled > 0, !hasPollFailed, unpolled.isEmpty else { return }
+        defer { polling.hasFailed = false }
+        guard polling.typesBeingPolled > 0, !polling.hasFailed, polling.unpolled.isEmpty else { return }
         inBackground { await $0.noteFirstPoll() }
     }
 
@@ -94,7 +164,7 @@ extension MirrorSync {
         if count > 0 { await note(.poll, began: began, done: count) }
     }
 
-    /// Fetches a page and imports what is new; returns `nil` if the type is skipped.
+    /// Fetches a page and imports what is new; returns `nil` if the type is polling.skipped.
     ///
     /// Runs with the zone's lock held, because a page read before a save or deletion of this device would undo it.
     private func pollPage(
@@ -108,25 +178,24 @@ extension MirrorSync {
         let page: (records: [Record], marker: String?)
         do throws(CKError) {
             try await repeatUnanswered(beforeReading: ZoneID(ZoneID.defaultName))
-            page = try await link.query(type, since: since, marker: marker, extent: extents[type])
+            page = try await link.query(type, since: since, marker: marker, extent: polling.extents[type])
         } catch {
             if await skips(type, error) { return nil }
             await pollFailed(type, error)
             throw error
         }
-        unpolled.remove(type)
-        let before = poll.marks[type]
+        polling.unpolled.remove(type)
+        let before = polling.poll.marks[type]
         do {
             let count = try await importNew(page.records, type, isLast: page.marker == nil)
             // A cancelled task must report the failure, so that the type does not stay marked as being polled.
             if page.marker != nil { try Task.checkCancellation() }
             return (count, page.marker)
         } catch {
-            poll.restore(type, to: before)
+            polling.poll.restore(type, to: before)
             let error = CKError(from: error)
             // This failure did not come from the relay, so the poll is retried as after any temporary error.
-            let syncFailure = error.syncFailure.isRetriedAutomatically ? error.syncFailure : SyncFailure(.busy)
-            await pollFailed(type, error, syncFailure)
+            await pollFailed(type, error, error.ofImport(.busy))
             throw error
         }
     }
@@ -137,11 +206,11 @@ extension MirrorSync {
     private func skips(_ type: String, _ error: CKError) async -> Bool {
         let isUnknown = error.code == .unknownItem
         guard isUnknown || error.code == .invalidArguments else { return false }
-        if skipped.insert(type).inserted {
+        if polling.skipped.insert(type).inserted {
             let field = isUnknown ? "recordName" : Self.unmarkedField(error) ?? "modificationDate"
             await note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
         }
-        if !isUnknown { unpolled.insert(type) }
+        if !isUnknown { polling.unpolled.insert(type) }
         tellPoll(.page(type: type, [], moreComing: false))
         return true
     }
@@ -157,7 +226,7 @@ extension MirrorSync {
     }
 
     private func pollFailed(_ type: String, _ error: CKError, _ syncFailure: SyncFailure? = nil) async {
-        hasPollFailed = true
+        polling.hasFailed = true
         await note(.poll, error: error)
         let syncFailure = syncFailure ?? error.syncFailure
         tellPoll(.failed(type: type, syncFailure))
@@ -179,7 +248,7 @@ extension MirrorSync {
             let news = positions.map { records[$0] }
             for range in news.parts(room: conditions.room) {
                 var part = Array(news[range])
-                try await makeReadable(&part, in: ZoneID(ZoneID.defaultName))
+                try await values.makeReadable(&part, in: ZoneID(ZoneID.defaultName))
                 count += try await write(part, type, isLast: range.upperBound == news.count)
             }
         }
@@ -191,7 +260,7 @@ extension MirrorSync {
 
     private func write(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        let mark = isLast ? poll.marks[type] : nil
+        let mark = isLast ? polling.poll.marks[type] : nil
         return try await file.pool.write { db in
             let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
             let count = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
@@ -203,5 +272,31 @@ extension MirrorSync {
             try crash(.insideImport)
             return count
         }
+    }
+
+    // MARK: Permissions
+
+    /// The interval between checks of one user's permissions, in seconds.
+    private static let rightsInterval: TimeInterval = 300
+
+    /// Fetches the permissions of the user's roles at the first poll of a user, and from time to time afterwards.
+    func refreshRights() async {
+        guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
+        let now = conditions.wallClock()
+        if let last = polling.lastRightsFetch, last.generation == generation,
+            abs(now.timeIntervalSince(last.at)) < Self.rightsInterval
+        {
+            return
+        }
+        polling.lastRightsFetch = (generation, now)
+        guard let rights = try? await link.database.limits().rights else { return }
+        let types = file.mapping.recordTypes
+        let known = try? await file.pool.read { db in
+            try Row.fetchAll(db, sql: "SELECT type, rights FROM mirror_right").reduce(into: [String: Rights]()) {
+                $0[$1[0]] = Rights(rawValue: $1[1])
+            }
+        }
+        guard known != rights.filter({ types.contains($0.key) }) else { return }
+        try? await file.pool.write { try GrantedRights.store($0, rights, of: types) }
     }
 }

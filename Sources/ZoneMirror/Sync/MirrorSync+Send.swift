@@ -5,89 +5,15 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Checking the outbox after each commit to the store.
-extension MirrorSync {
-    /// Called after each commit to the store.
-    ///
-    /// Checks run one at a time: an older result reported after a newer one would leave a change unsent until the next
-    /// commit.
-    func outboxChanged() async {
-        await outboxCheckLock.enter()
-        defer { outboxCheckLock.leave() }
-        let file = file
-        if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { scheduleRetryOfWaiting() }
-        let status = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
-            let isUnsent = try State.text(db, .hasUnsent) != nil
-            let count = try OutboxRow.count(db, sendableOnly: true) + (isUnsent ? 1 : 0)
-            guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
-            // Deletions are sent, wherever they are in the outbox.
-            if try OutboxRow.hasDeletion(db) { return (count, true, true) }
-            let exporter = try Exporter(db, file)
-            let first = try OutboxRow.next(db, after: -1, limit: Self.quotaScanLimit)
-            return (count, true, try first.contains { try exporter.makesRoom($0) })
-        }
-        let count = status?.count ?? 0
-        handle(.outboxChanged(isEmpty: status?.mayGo != true))
-        if status?.isFull == true, count > 0 { scheduleQuotaRetry() }
-        let isLarge = count > file.description.cloud?.outboxWarning ?? .max
-        if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
-        hasWarned = isLarge
-    }
-
-    /// While the quota is exceeded, the number of changes checked for one that needs no space.
-    private static let quotaScanLimit = 1_000
-
-    /// Schedules a later retry of changes that found no space; another device may free some.
-    func scheduleQuotaRetry() {
-        guard quotaRetryTask == nil, conditions.isAutomatic, !isStopped else { return }
-        let time = conditions.time
-        quotaRetryTask = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.retryInterval)) != nil else { return }
-            await self?.retryAfterQuotaExceeded()
-        }
-    }
-
-    private func retryAfterQuotaExceeded() async {
-        quotaRetryTask = nil
-        try? await file.pool.write { db in
-            try State.set(db, .quotaIsFull, nil)
-            try RecordTable(db).release(.zoneFreed)
-        }
-        await outboxChanged()
-    }
-
-    /// Schedules a later retry of changes that wait for something, even if nothing reports its arrival.
-    private func scheduleRetryOfWaiting() {
-        guard waitingRetryTask == nil, conditions.isAutomatic, !isStopped else { return }
-        let time = conditions.time
-        waitingRetryTask = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.retryInterval)) != nil else { return }
-            await self?.retryWaiting()
-        }
-    }
-
-    private func retryWaiting() async {
-        waitingRetryTask = nil
-        try? await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
-        await outboxChanged()
-    }
-
-    /// The interval between retries of changes that found no space or that wait for something.
-    private static let retryInterval = Duration.seconds(900)
-}
-
 extension MirrorSync {
     /// The result of one round of sending.
-    struct SendProgress {
+    struct SendProgress: SendRoundProgress {
         /// Writes in the name of the user whose changes were read.
         let link: MirrorLink
         var began: Date
         var outcome = SyncSchedule.SendOutcome()
-        /// The error that ended the round.
         var error: CKError?
-        /// Busy zones, to which nothing more is sent in this round.
         var busyZones: Set<ZoneID> = []
-        /// The error of the first busy zone.
         var busy: CKError?
         var sent = 0
         var bytes = 0
@@ -107,14 +33,6 @@ extension MirrorSync {
         /// Changes that failed when sent alone, by a failure of the relay or the network, since the relay last
         /// answered any request.
         var unansweredChanges: [(item: Outgoing, error: CKError)] = []
-
-        /// Records a temporary error: a busy zone does not block the others; any other error ends the round.
-        mutating func retryLater(_ error: CKError, in zone: ZoneID) {
-            guard error.syncFailure.kind == .zoneBusy else { return self.error = self.error ?? error }
-            busyZones.insert(zone)
-            outcome.zoneFailures[zone] = error.syncFailure
-            busy = busy ?? error
-        }
     }
 
     /// The maximum number of times that records found in a zone to be removed are moved in one round; the next round
@@ -147,21 +65,24 @@ extension MirrorSync {
     /// Returns the refusals.
     private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
         try await inLane(.sending) {
-            handle(.sendBegan)
             var progress = SendProgress(
                 link: isPublic ? link.boundToCurrentAccount() : link,
                 began: conditions.wallClock()
             )
             progress.busyZones = backingOff
-            for _ in 0..<Self.maxMoves {
-                guard await moveAndSend(&progress), progress.error == nil else { break }
-            }
-            // Nothing has shown that the failure was not in the network.
-            progress.error = progress.error ?? progress.unansweredChanges.first?.error ?? progress.quotaError
-            await finish(&progress)
+            await sendRound(&progress)
             if let error = progress.error ?? progress.busy { throw error }
             return progress.refused
         }
+    }
+
+    func send(_ progress: inout SendProgress) async {
+        for _ in 0..<Self.maxMoves {
+            guard await moveAndSend(&progress), progress.error == nil else { break }
+        }
+        // Nothing has shown that the failure was not in the network.
+        progress.error = progress.error ?? progress.unansweredChanges.first?.error ?? progress.quotaError
+        await finish(&progress)
     }
 
     /// Moves and sends; returns `true` if a record was found that must move before its zone can be removed.
@@ -177,7 +98,7 @@ extension MirrorSync {
         for _ in 0...SendDecision.maxConflicts + 2 where progress.error == nil {
             progress.needsAnotherPass = false
             progress.unansweredChanges = []
-            await sendAll(&progress)
+            await sendOutbox(&progress)
             await fetchFirst(&progress)
             guard progress.needsAnotherPass else { break }
         }
@@ -225,19 +146,19 @@ extension MirrorSync {
         }
         progress.outcome.madeProgress = hasSent
         progress.outcome.hadRejections = !progress.refused.isEmpty
-        progress.outcome.syncFailure = progress.error?.syncFailure
         progress.outcome.onlyZonesBackingOffRemain =
             progress.error == nil && !progress.busyZones.isEmpty && progress.refused.isEmpty
         await outboxChanged()
-        handle(.sendFinished(progress.outcome))
+    }
+
+    func sendEnded(_ progress: SendProgress) async {
         await storeRetryDelay()
         if progress.needsDatabaseFetch { handle(.noticed(nil)) }
         if !progress.refused.isEmpty { await checkSchema() }
-        await notifyOtherListeners(progress.changedZones)
     }
 
     /// Sends the outbox once, from its beginning to its end.
-    private func sendAll(_ progress: inout SendProgress) async {
+    private func sendOutbox(_ progress: inout SendProgress) async {
         var place: Int64 = -1
         while progress.error == nil, !isStopped {
             guard !Task.isCancelled else {
@@ -279,11 +200,10 @@ extension MirrorSync {
             guard !progress.busyZones.contains(zone) else { continue }
             let ours = items.filter { $0.zone == zone }
             guard try await createZone(zone, for: ours, &progress) else { continue }
-            var waiting = runner.limits.split(ours.parentsFirst(), size: \.size)[...]
-            while let request = waiting.popFirst(), progress.error == nil, !progress.busyZones.contains(zone) {
+            let requests = runner.limits.split(ours.parentsFirst(), size: \.size)
+            try await sendRequests(requests, split: { $0.split($1, size: \.size) }) { request in
                 let rest = try await send(request, in: zone, &progress)
-                guard !rest.isEmpty else { continue }
-                waiting = runner.limits.split(rest + waiting.joined(), size: \.size)[...]
+                return progress.error == nil && !progress.busyZones.contains(zone) ? rest : nil
             }
         }
     }
@@ -325,7 +245,7 @@ extension MirrorSync {
             for item in items { try records.hold(item.oid, .zoneRefused, error.errorDescription ?? "", code: nil) }
         }
         progress.quotaError = progress.quotaError ?? error
-        scheduleQuotaRetry()
+        retryLater(.quota)
     }
 
     /// Sends one request and applies its result; returns the items to send again immediately.
@@ -372,7 +292,7 @@ extension MirrorSync {
             guard case .failed(let error, let server) = answers[index] else { continue }
             if error.code == .invalidArguments { link.forgetUploads(of: sent.writes[index]) }
             guard var server = server.map({ [$0] }) else { continue }
-            try await makeReadable(&server, in: zone)
+            try await values.makeReadable(&server, in: zone)
             answers[index] = .failed(error, server.first)
         }
         return try await applyResults(request, answers, zone, &progress, answers: true)
@@ -582,6 +502,17 @@ extension MirrorSync {
             return []
         }
         return result.resend
+    }
+
+    /// Adds the numbers to an event that the quota is exceeded.
+    func withNumbers(_ details: [MirrorEvent.Detail], needed: Int) async -> [MirrorEvent.Detail] {
+        guard details.contains(.quotaExceeded()), link.isPrivate,
+            let storage = try? await link.database.limits().storage
+        else { return details }
+        return details.map { detail in
+            detail == .quotaExceeded()
+                ? .quotaExceeded(used: storage.used, limit: storage.limit, needed: Int64(needed)) : detail
+        }
     }
 }
 

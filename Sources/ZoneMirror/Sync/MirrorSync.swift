@@ -16,8 +16,6 @@ actor MirrorSync {
     let conditions: MirrorConditions
     let broadcaster: EventBroadcaster
     let isPublic: Bool
-    /// The mirrored part of each record type of a public database, for types that are not mirrored completely.
-    let extents: [String: WireExtent]
 
     /// Returns another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
@@ -36,27 +34,15 @@ actor MirrorSync {
     var prefetchers: [ZoneID: (token: SyncToken, prefetcher: PagePrefetcher)] = [:]
 
     var feed = FeedState()
-    var poll: PublicPoll
-    /// The number of record types being polled on schedule, and the callers that wait until it is 0.
-    var typesBeingPolled = 0
-    var pollWaiters: [CheckedContinuation<Void, Never>] = []
-    /// Types reported as skipped, and types that exist but cannot be polled.
-    var skipped: Set<String> = []
-    var unpolled: Set<String> = []
+    var polling: PublicPolling
     var lastError: CKError?
     var hasWarned = false
     /// New objects that were reported because their share is unknown.
     var objectsWithoutShare: Set<String> = []
-    var quotaRetryTask: Task<Void, Never>?
-    var waitingRetryTask: Task<Void, Never>?
+    var retries: [Retry: Task<Void, Never>] = [:]
     /// When the database was asked for its zones, until all zones it returned have been read.
     var unfinishedImportStart: Date?
-    /// Whether a type could not be polled in the poll that is running.
-    var hasPollFailed = false
-    var schemaCheckTask: Task<Void, Never>?
     private var storedRetryDelay: Date?
-    /// The user and time of the last fetch of permissions in a public database.
-    var lastRightsFetch: (generation: Int, at: Date)?
     /// The objects whose changes are being sent.
     var inFlight: Set<String> = []
 
@@ -75,11 +61,12 @@ actor MirrorSync {
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
         account = AccountCheck(file: file, link: link, changed: accountChanged)
         isPublic = cloud.scope == .public
-        extents = cloud.scope == .public ? file.extents : [:]
         runner = SyncRunner(of: link.database, conditions.world, isAutomatic: conditions.isAutomatic)
-        var pollSettings = PublicPoll.Settings()
-        pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
-        poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
+        polling = PublicPolling(
+            file.mapping.recordTypes,
+            every: min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400)),
+            isPublic ? file.extents : [:]
+        )
         conditions.time.testEnvironment?.join(self)
     }
 
@@ -103,7 +90,7 @@ actor MirrorSync {
 
     private func load() async throws {
         if isPublic {
-            let extents = extents
+            let extents = polling.extents
             try await file.pool.write { try PollProgress.resetIfExtentsChanged($0, extents) }
         }
         let (token, zones, marks, heldUntil, heldFor) = try await file.pool.read { db in
@@ -119,7 +106,7 @@ actor MirrorSync {
         for zone in zones where zone.isEnding { endings[zone.zone] = .unknown }
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await file.pool.read({ try KnownZone.unfetched($0) }) { feed.changed(zone) }
-        poll = poll.restored(with: marks)
+        polling.restore(marks)
         if let heldUntil, let heldFor, heldUntil > conditions.wallClock().timeIntervalSince1970 {
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
             runner.hold(for: min(heldUntil - conditions.wallClock().timeIntervalSince1970, heldFor))
@@ -135,9 +122,7 @@ actor MirrorSync {
 
     /// Stops the sync; returns when nothing of it is running.
     func stop() async {
-        quotaRetryTask?.cancel()
-        waitingRetryTask?.cancel()
-        schemaCheckTask?.cancel()
+        retries.values.forEach { $0.cancel() }
         for task in stopLoop() { await task.value }
         await stopListening()
     }
@@ -155,61 +140,14 @@ actor MirrorSync {
         }
     }
 
-    func beginPolls() {
-        guard isPublic, conditions.isAutomatic, !isStopped else { return }
-        delayPolls()
-        tellPoll(.started)
-    }
-
-    private func delayPolls() {
-        guard isPublic, let until = runner.schedule.retryNotBefore else { return }
-        tellPoll(.backingOff(until: until))
-    }
-
-    /// Passes an event to the poll, and performs what it decides.
-    func tellPoll(_ event: PublicPoll.Event) { perform(effects(of: event)) }
-
-    /// Passes an event to the poll, and returns what it decides.
-    func effects(of event: PublicPoll.Event) -> [PublicPoll.Effect] {
-        poll.handle(event, at: conditions.time.now(), using: &runner.random)
-    }
-
-    func perform(_ effects: [PublicPoll.Effect]) {
-        for effect in effects {
-            switch effect {
-            case .query(let type, let since):
-                guard !isStopped else { break }
-                runner.pollBegan()
-                typesBeingPolled += 1
-                inBackground { await $0.pollOnSchedule(type, since) }
-            case .wake(let instant):
-                runner.pollWake = instant
-                setAlarm()
-            case .pollEnded:
-                // A type that the relay does not know yet has no changes either.
-                runner.pollSucceeded()
-                scheduledPollCompleted()
-            // The page loop handles the others.
-            case .nextPage, .apply, .ended: break
-            }
-        }
-    }
-
     /// Starts a fetch for a change that no notice has reported yet.
     func noticed() { handle(.noticed(nil)) }
 
+    /// Makes received values readable.
+    nonisolated var values: ValueReader { ValueReader(file: file, link: link) }
+
     /// The container for which this sync works.
     nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
-
-    /// Checks the user before anything is sent or fetched, and after each change of credentials.
-    func checkAccount() async throws(CKError) {
-        do throws(CKError) {
-            try await account.check()
-        } catch {
-            lastError = error
-            throw error
-        }
-    }
 }
 
 /// Events of a store's sync, and its progress for callers that wait for it.
@@ -258,6 +196,16 @@ extension MirrorSync: SyncTarget {
         if isPublic { tellPoll(.timerFired) }
     }
 
+    func userIsMissing(_ generation: Int) async throws { try await account.userIsMissing(generation) }
+
+    func userIsKnown(_ name: String, _ generation: Int) async throws {
+        try await account.userIsKnown(name, generation)
+    }
+
+    func userIsRefused() async throws { try await account.userIsRefused() }
+
+    func accountCheckFailed(_ error: CKError) { lastError = error }
+
     // This starts the next round, which checks the account first, whatever the last round was waiting for.
     func credentialsReplaced() { handle(.accountChanged(isUsable: true)) }
 
@@ -279,7 +227,7 @@ extension MirrorSync: SyncTarget {
         }
         if let unfinished = runner.schedule.unfinished { return ["\(name) \(unfinished)."] }
         if runner.runningRounds > 0 { return ["\(name) is syncing."] }
-        if quotaRetryTask != nil { return ["\(name) waits for space in the user's database."] }
+        if retries[.quota] != nil { return ["\(name) waits for space in the user's database."] }
         guard !isPublic, !runner.schedule.isChannelOpen, runner.hasMissedChanges else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }

@@ -1,10 +1,12 @@
 import Foundation
-import GRDB
 import Records
 import ZoneKit
 
-/// Encrypted values and values in assets.
-extension MirrorSync {
+/// Makes received values readable: decrypts them, and loads those in assets.
+struct ValueReader: Sendable {
+    let file: StoreFile
+    let link: MirrorLink
+
     /// Decrypts the values of received records and loads those in assets, before they are imported.
     ///
     /// Does nothing for records without such values.
@@ -70,41 +72,5 @@ extension MirrorSync {
             return fields[field]
         }
         return found ?? nil
-    }
-
-    /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
-    func unlock(_ zone: ZoneID) async throws {
-        await link.keysChanged(in: zone)
-        try await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
-        let locked = try await file.pool.read { db -> [Record] in
-            guard let home = try KnownZone.find(db, zone) else { return [] }
-            let names = try String.fetchAll(
-                db,
-                sql: "SELECT name FROM mirror_record WHERE zone = ? AND \(RecordTable.unsettled) AND state = ?",
-                arguments: [home.id, RecordState.locked.rawValue]
-            )
-            return try names.compactMap { name in
-                guard let known = try KnownRecord.find(db, zone: home.id, name: name) else { return nil }
-                var record = try known.record(db, in: zone)
-                record.encryptedFields.formUnion(known.encryptedFields())
-                return record
-            }
-        }
-        let opened = zip(locked, try await link.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
-        guard !opened.isEmpty else { return }
-        let (file, now) = (file, conditions.wallClock())
-        try await file.pool.write { db in
-            guard let home = try KnownZone.find(db, zone) else { return }
-            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in opened {
-                    // A newer version may have arrived meanwhile.
-                    guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
-                        known.tag == record.changeTag
-                    else { continue }
-                    try importer.importRecord(record, zone: home, again: true)
-                }
-            }
-        }
     }
 }
