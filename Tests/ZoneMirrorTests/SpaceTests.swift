@@ -40,7 +40,7 @@ import ZoneTesting
         let after = try #require(try await phone.device.container.limits().storage)
         #expect(after.used >= before.used + 1_000 && after.limit == 1_000_000)
         // The storage of a shared database is not reported.
-        #expect(try await phone.device.sharedDatabase.limits().storage == nil)
+        #expect(try await phone.device.sharedDatabase.client.limits().storage == nil)
         phone.device.network.cut()
         await #expect(throws: MirrorError.self) { try await phone.container.limits(of: phone.store) }
     }

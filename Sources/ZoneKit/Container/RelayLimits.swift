@@ -46,16 +46,7 @@ extension CKContainer {
     /// Fetches the limits for the current user, and how much storage the user occupies.
     ///
     /// - Throws: `notAuthenticated` if no user is signed in, and the errors of any request.
-    public func limits() async throws -> RelayLimits { try await privateCloudDatabase.limits() }
-}
-
-extension CKDatabase {
-    /// Fetches the limits for this database.
-    ///
-    /// Only the private database reports the storage.
-    package func limits() async throws(CKError) -> RelayLimits {
-        try await client.limits()
-    }
+    public func limits() async throws -> RelayLimits { try await privateCloudDatabase.client.limits() }
 }
 
 extension RelayLimits {

@@ -660,3 +660,30 @@ extension CKDatabase {
         }
     }
 }
+
+extension CKDatabase {
+    /// Throws unless this database has a change feed; the public database has none.
+    package func requireChangeFeed() throws(CKError) {
+        guard databaseScope != .public else {
+            throw CKError(.badDatabase, "The public database has no change feed. Query it instead.")
+        }
+    }
+
+    /// Throws unless zones can be created and deleted in this database; the public database has only the default zone.
+    func requireZones() throws(CKError) {
+        guard databaseScope != .public else {
+            throw CKError(.badDatabase, "The public database has only the default zone. Use the private database.")
+        }
+    }
+
+    /// Throws if a subscription watches zones in the public database, which has no change feed.
+    func requireFeed(for subscriptions: [CKSubscription]) throws(CKError) {
+        guard databaseScope == .public, let odd = subscriptions.first(where: { $0.subscriptionType != .query }) else {
+            return
+        }
+        throw CKError(
+            .badDatabase,
+            "Subscription '\(odd.subscriptionID)' cannot watch the public database. Use a CKQuerySubscription there."
+        )
+    }
+}

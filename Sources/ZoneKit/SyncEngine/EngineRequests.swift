@@ -5,7 +5,7 @@ package import SyncCore
 /// The requests of a sync engine.
 extension CKDatabase {
     /// This database, with requests that are repeated until there is a response.
-    var repeatingRequests: CKDatabase {
+    package var repeatingRequests: CKDatabase {
         var settings = settings
         settings.isRepeated = true
         return configured(settings)

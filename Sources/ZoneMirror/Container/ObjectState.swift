@@ -296,8 +296,7 @@ extension MirroredContainer {
             }
             guard let pending = try OutboxRow.find(db, object.name.text) else { return }
             try RecordTable(db).discardChange(of: object.name.text)
-            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
+            try Importer.run(db, file, at: now) { importer in
                 let current = try table.row(db, object.name.text)
                 try importer.revert(object.name.text, table, current)
                 if current == nil { try importer.restoreLinks(object.name.text, table, deletion: pending.version) }

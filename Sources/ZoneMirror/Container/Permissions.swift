@@ -196,7 +196,7 @@ extension MirroredContainer {
     public func limits(of store: StoreID) async throws(MirrorError) -> RelayLimits {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
         do {
-            return try await sync.link.database.limits()
+            return try await sync.database.client.limits()
         } catch {
             throw MirrorError(from: error)
         }

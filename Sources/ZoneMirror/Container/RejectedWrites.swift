@@ -206,8 +206,7 @@ struct RefusedRow {
         guard file.description.cloud?.keepsRefusedChanges == true, let table = file.mapping.tables[entity],
             try OutboxRow.find(db, oid) == nil, try !Refusals.exist(db, for: oid)
         else { return }
-        try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-            let importer = try Importer(db, file, transaction: transaction, now: now)
+        try Importer.run(db, file, at: now) { importer in
             try importer.revert(oid, table, try table.row(db, oid))
         }
     }

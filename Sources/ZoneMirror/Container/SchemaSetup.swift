@@ -59,12 +59,17 @@ extension MirroredContainer {
                     "Production's schema changes only by promoting development's: zonecast schema promote."
                 )
             }
-            let link = MirrorLink(database: cloud.container.database(with: cloud.scope))
+            let database = cloud.container.database(with: cloud.scope).repeatingRequests
+            let assets = AssetValues(of: database)
             let zone = ZoneID(ZoneID.defaultName)
             for sample in ModelSchema.samples(mapping, in: zone) {
-                let write = try await link.uploadingAssets(sample, in: zone)
+                let write = try await assets.uploadingAssets(sample, in: zone)
                 for step in [write, .init(.forceDelete, write.recordName)] {
-                    for case .failed(let error, _) in try await link.modify([step], in: zone, atomically: false) {
+                    for case .failed(let error, _) in try await database.client.modify(
+                        [step],
+                        in: zone,
+                        atomically: false
+                    ) {
                         throw error
                     }
                 }

@@ -68,8 +68,7 @@ extension MirroredContainer {
                 guard let table = file.mapping.tables[T.entityName] else { return 0 }
                 for id in mine { try table.delete(db, id) }
                 let others = Set(old).subtracting(mine)
-                try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    let importer = try Importer(db, file, transaction: transaction, now: now)
+                try Importer.run(db, file, at: now) { importer in
                     for id in others { try KnownRecord.find(db, oid: id).map { try importer.remove($0) } }
                 }
                 return old.count
@@ -98,8 +97,7 @@ extension MirroredContainer {
             let left = try (deleted + parted).compactMap { before in
                 try KnownRecord.find(db, oid: before.oid).flatMap { $0.changeTag == before.tag ? $0 : nil }
             }
-            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
+            try Importer.run(db, file, at: now) { importer in
                 for record in left { try importer.remove(record) }
             }
             // An object with unsent changes stays and is created again on the relay.
@@ -124,13 +122,13 @@ extension MirroredContainer {
         }
         // The relay does not know the type of a many-to-many relationship before the first link was created.
         if form.entity == nil, known.isEmpty { return [] }
-        let link = MirrorLink(database: cloud.container.publicCloudDatabase)
+        let client = cloud.container.publicCloudDatabase.client
         let type = file.mapping.recordType(of: form)
         var there: Set<String> = []
         var marker: String?
         do {
             repeat {
-                let page = try await link.query(
+                let page = try await client.query(
                     type,
                     since: nil,
                     marker: marker,

@@ -93,8 +93,7 @@ extension MirrorSync {
             guard !names.isEmpty else { continue }
             progress.details += try keepCopy(of: zone, only: names.subtracting(visibleInOtherZones))
             progress.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
-                try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    let importer = try Importer(db, file, transaction: transaction, now: now)
+                try Importer.run(db, file, at: now) { importer in
                     for name in names {
                         guard let known = try KnownRecord.find(db, zone: zone.id, name: name), known.state == .invisible
                         else { continue }

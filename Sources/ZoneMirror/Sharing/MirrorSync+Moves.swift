@@ -16,7 +16,7 @@ extension MirrorSync {
     /// Does not throw if the relay cannot move them: then copies are sent, and the originals are deleted after the
     /// copies have arrived. Throws only temporary errors.
     func moveOnRelay() async throws {
-        guard link.isPrivate else { return }
+        guard isPrivate else { return }
         for isLast in [false, true] {
             var isRefused = false
             for zoneMove in try await file.pool.read({ try ShareMoves.pendingMoves($0) }) {
@@ -40,7 +40,7 @@ extension MirrorSync {
     private func carryOut(_ zoneMove: ShareMoves.ZoneMove, isLast: Bool) async throws -> Bool {
         guard zoneMove.endsZone else { return try await move(zoneMove) }
         // Values encrypted with the zone's key must be encrypted again before the zone ends.
-        let isOne = zoneMove.names.count <= Self.commitLimit && !link.database.hasEncryptionKey
+        let isOne = zoneMove.names.count <= Self.commitLimit && !database.hasEncryptionKey
         if isOne, try await end(zoneMove) { return true }
         // The zone has other records; after the next fetch, they may be moved too.
         guard isLast || !isOne else { return false }
@@ -68,7 +68,7 @@ extension MirrorSync {
         }
         defer { for zone in [from, to] { lock(of: zone).leave() } }
         do throws(CKError) {
-            try await link.client.moveRecords(zoneMove.names, from: from, to: to, deletesSource: true)
+            try await client.moveRecords(zoneMove.names, from: from, to: to, deletesSource: true)
         } catch {
             guard !error.syncFailure.isRetriedAutomatically else { throw error }
             return false
@@ -97,7 +97,7 @@ extension MirrorSync {
             }
             defer { for zone in [from, to] { lock(of: zone).leave() } }
             do throws(CKError) {
-                try await link.client.moveRecords(part, from: from, to: to)
+                try await client.moveRecords(part, from: from, to: to)
             } catch {
                 guard !error.syncFailure.isRetriedAutomatically else { throw error }
                 return false
@@ -125,8 +125,10 @@ extension MirrorSync {
         for start in stride(from: 0, to: unknown.count, by: BatchLimits.maxOperations) {
             let part = unknown[start..<min(start + BatchLimits.maxOperations, unknown.count)]
             var writes: [ClientRequest.Write] = []
-            for known in part { writes.append(try await link.sealed(known.copy(.forceReplace), in: zoneMove.to.zone)) }
-            let answers = try await link.modify(writes, in: zoneMove.to.zone, atomically: false)
+            for known in part {
+                writes.append(try await values.sealed(known.copy(.forceReplace), in: zoneMove.to.zone))
+            }
+            let answers = try await client.modify(writes, in: zoneMove.to.zone, atomically: false)
             let arrived = zip(part, answers).compactMap { known, answer in
                 if case .saved = answer { known.name } else { nil }
             }
@@ -188,7 +190,7 @@ extension MirrorSync {
         guard count == 0 else { return .hasRecords }
         guard try await !hasNewChanges(zone, since: token) else { return .hasNewChanges }
         sends[zone, default: 0] += 1
-        try await link.delete(zone)
+        try await delete(zone)
         try conditions.crashPoint(.afterZoneGone)
         try await file.pool.write { try ShareMoves.finished($0, zone: zone, file: file) }
         feed.lost(zone)
@@ -197,7 +199,8 @@ extension MirrorSync {
 
     private func hasNewChanges(_ zone: ZoneID, since token: String?) async throws -> Bool {
         do throws(CKError) {
-            let page = try await link.zoneChanges(in: zone, since: token.map { SyncToken($0) }).records
+            let page = try await client.mirrorPage(of: zone, since: token.map { SyncToken($0) }, isPrivate: isPrivate)
+                .records
             return page.moreComing || page.changed.contains { $0.type != Share.recordType }
         } catch {
             switch error.code {
@@ -214,7 +217,7 @@ extension MirrorSync {
             ClientRequest.Write(original.tag == nil ? .forceDelete : .delete, original.name, changeTag: original.tag)
         }
         var deleted: [String] = []
-        for (write, answer) in zip(writes, try await link.modify(writes, in: zone, atomically: false)) {
+        for (write, answer) in zip(writes, try await client.modify(writes, in: zone, atomically: false)) {
             switch answer {
             case .failed(let error, _) where error.code == .serverRecordChanged: break
             case .failed(let error, _) where error.code != .unknownItem: throw error

@@ -43,7 +43,7 @@ extension MirrorSync {
         sends[zone, default: 0] += 1
         for round in 1... {
             do {
-                _ = try await link.database.save(share)
+                _ = try await database.save(share)
                 return
             } catch let error as CKError where error.code == .serverRecordChanged && round < Self.shareRounds {
                 guard let server = error.serverRecord as? CKShare else { throw error }
@@ -86,11 +86,17 @@ extension MirrorSync {
         sends[zone, default: 0] += 1
         let writes = [ClientRequest.Write(.forceDelete, share.recordName)]
         do throws(CKError) {
-            let answers = try await link.modify(writes, in: zone, atomically: false)
+            let answers = try await client.modify(writes, in: zone, atomically: false)
             if case .failed(let error, _)? = answers.first { throw error }
         } catch {
             if ![.zoneNotFound, .userDeletedZone, .unknownItem].contains(error.code) { throw error }
         }
+    }
+
+    /// Deletes a zone; `reason` is the reason that other devices receive.
+    func delete(_ zone: ZoneID, because reason: ZoneDeletionReason = .deleted) async throws(CKError) {
+        try await client.delete(zone, because: reason)
+        database.forgetKey(of: CKRecordZone.ID(zone))
     }
 
     func purge(_ zone: ZoneID) async throws {
@@ -99,7 +105,7 @@ extension MirrorSync {
         await lock.enter()
         defer { lock.leave() }
         sends[zone, default: 0] += 1
-        try await link.delete(zone, because: .purged)
+        try await delete(zone, because: .purged)
         try await forget(zone, .ended)
         await notifyOtherListeners([zone])
     }
@@ -107,7 +113,7 @@ extension MirrorSync {
     /// Deletes all zones of this user with their contents, here and on the relay.
     func erase() async throws {
         try await checkAccount()
-        let zones = try await link.database.allRecordZones().map(\.zoneID.zone).filter { !$0.isDefault }
+        let zones = try await database.allRecordZones().map(\.zoneID.zone).filter { !$0.isDefault }
         for zone in zones { try await purge(zone.owner == .caller ? zone : ZoneID(zone.zoneName)) }
     }
 
@@ -117,15 +123,12 @@ extension MirrorSync {
         try await fetchNow()
         let (file, now) = (file, conditions.wallClock())
         for zone in try await file.pool.read({ try KnownZone.all($0) }) where zone.isThere {
-            try await link.delete(zone.zone, because: .encryptedDataReset)
+            try await delete(zone.zone, because: .encryptedDataReset)
             try await file.pool.write { db in
-                _ = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    let importer = try Importer(db, file, transaction: transaction, now: now)
-                    return try importer.zoneLost(zone, .encryptedDataReset, isOurs: true)
-                }
+                _ = try Importer.run(db, file, at: now) { try $0.zoneLost(zone, .encryptedDataReset, isOurs: true) }
             }
             feed.lost(zone.zone)
-            link.forgetKey(of: zone.zone)
+            database.forgetKey(of: CKRecordZone.ID(zone.zone))
             await notifyOtherListeners([zone.zone])
         }
         await outboxChanged()
@@ -137,12 +140,10 @@ extension MirrorSync {
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return [] }
-            return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, file, transaction: transaction, now: now).zoneLost(known, .purged)
-            }
+            return try Importer.run(db, file, at: now) { try $0.zoneLost(known, .purged) }
         }
         feed.lost(zone)
-        link.database.forgetKey(of: CKRecordZone.ID(zone))
+        database.forgetKey(of: CKRecordZone.ID(zone))
         await note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
     }
 
@@ -155,7 +156,7 @@ extension MirrorSync {
             return json.flatMap { ClientShare(json: [UInt8]($0))?.shortGUID }
         }
         guard let guid = guid ?? nil else { return .unknown }
-        let container = CKContainer(sharing: link.database.session)
+        let container = CKContainer(sharing: database.session)
         do {
             _ = try await container.shareMetadata(for: URL(filePath: "/\(guid)"))
             return .removed

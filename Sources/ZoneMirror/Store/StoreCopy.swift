@@ -130,7 +130,7 @@ struct KeptCopy {
 extension MirrorSync {
     /// Copies objects of a zone before they are removed, if the store is configured to keep copies.
     func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
-        guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared
+        guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, database.databaseScope == .shared
         else { return [] }
         // The objects stay until the store is open: without a copy they would be lost.
         guard let target = otherStore(StoreID(url)) else {

@@ -82,9 +82,7 @@ final class StoreFile: Sendable {
             try (record ?? LayoutRecord()).updated(by: tables).store(db)
             let now = Date()
             if last != nil {
-                try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, self, transaction: transaction, now: now).adopt(changes)
-                }
+                try Importer.run(db, self, at: now) { try $0.adopt(changes) }
             }
             // A new object of a shared store needs a share, which the objects of a local store do not have.
             guard scope != .shared else { return }

@@ -37,6 +37,18 @@ final class Importer {
     let names: RecordNameTranslator
     var records: RecordTable { RecordTable(db) }
 
+    /// Runs an import as a transaction of the history.
+    static func run<Result>(
+        _ db: Database,
+        _ file: StoreFile,
+        at now: Date,
+        _ body: (Importer) throws -> Result
+    ) throws -> Result {
+        try HistoryTable.importing(db, author: author, at: now) { transaction in
+            try body(try Importer(db, file, transaction: transaction, now: now))
+        }
+    }
+
     init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
         self.db = db
         self.file = file

@@ -119,7 +119,7 @@ extension MirrorSync {
     }
 
     func databasePage(since token: SyncToken?) async throws -> DatabasePage {
-        try await link.databaseChanges(since: token)
+        try await client.databasePage(since: token, isPrivate: isPrivate)
     }
 
     func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer {
@@ -145,7 +145,10 @@ extension MirrorSync {
             prefetchers[zone] = nil
         }
         do throws(CKError) {
-            return .success(try await link.zoneChanges(in: zone, since: token, countsRemaining: token == nil))
+            let counts = token == nil
+            return .success(
+                try await client.mirrorPage(of: zone, since: token, isPrivate: isPrivate, countsRemaining: counts)
+            )
         } catch {
             return .failure(error)
         }
@@ -161,7 +164,7 @@ extension MirrorSync {
         }
         let prefetcher = PagePrefetcher(sends: sends[zone, default: 0])
         prefetchers[zone] = (token, prefetcher)
-        inBackground { await prefetcher.run($0.link, $0.file.mapping, zone, from: token) }
+        inBackground { await prefetcher.run($0.client, $0.file.mapping, zone, isPrivate: $0.isPrivate, from: token) }
     }
 
     /// Includes zones of which nothing was fetched yet, because all of their records were written here.
@@ -172,10 +175,10 @@ extension MirrorSync {
 
     func apply(_ page: DatabasePage, returned: Set<ZoneID>, _ progress: inout FetchProgress) async throws {
         var reasons: [ZoneID: ShareChange.Loss] = [:]
-        if link.database.databaseScope == .shared {
+        if database.databaseScope == .shared {
             for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
         }
-        for (zone, _) in page.deleted { link.forgetKey(of: zone) }
+        for (zone, _) in page.deleted { database.forgetKey(of: CKRecordZone.ID(zone)) }
         progress.details += try await write(page, reasons)
     }
 
@@ -192,7 +195,7 @@ extension MirrorSync {
                 let arrived = page.records.changed.count
                 progress.rest[zone] = page.remaining ?? progress.rest[zone].map { max(0, $0 - arrived) }
                 if page.records.moreComing { postProgress(progress) }
-            } catch is OutOfSequencePage {
+            } catch is PageImporter.OutOfSequencePage {
                 return advance(.zoneFailed(zone, SyncFailure(.tokenExpired)))
             } catch {
                 let error = CKError(from: error)
@@ -229,7 +232,7 @@ extension MirrorSync {
 
     /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
     func unlock(_ zone: ZoneID) async throws {
-        await link.keysChanged(in: zone)
+        await database.keysChanged(in: CKRecordZone.ID(zone))
         try await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
@@ -245,22 +248,9 @@ extension MirrorSync {
                 return record
             }
         }
-        let opened = zip(locked, try await link.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
+        let opened = zip(locked, try await values.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
         guard !opened.isEmpty else { return }
-        let (file, now) = (file, conditions.wallClock())
-        try await file.pool.write { db in
-            guard let home = try KnownZone.find(db, zone) else { return }
-            try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in opened {
-                    // A newer version may have arrived meanwhile.
-                    guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
-                        known.tag == record.changeTag
-                    else { continue }
-                    try importer.importRecord(record, zone: home, again: true)
-                }
-            }
-        }
+        try await importer.unlocked(opened, in: zone)
     }
 
     /// Reports an import's progress to the listeners; the file stores only its end.
@@ -290,13 +280,15 @@ extension MirrorSync {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
             if !progress.details.contains(missing) { progress.details.append(missing) }
         }
-        guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
+        guard isPrivate, database.hasEncryptionKey, let caller = try? database.session.connection().caller else {
+            return
+        }
         var reader = RecordReader(scope: .private, caller: caller)
         let shares = page.shares.compactMap { name, details in
             page.records.changed.first { $0.id.recordName == name }.flatMap { reader.record($0, details) as? CKShare }
         }
         let ended = page.records.deleted.filter { $0.type == Share.recordType }.map(\.id.recordName)
-        await link.database.shareKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
+        await database.shareKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {
@@ -312,17 +304,17 @@ extension MirrorSync {
     }
 }
 
-/// Importing pages, each in one transaction with its change token.
+/// Imports, and what they change outside of the store's file.
 extension MirrorSync {
-    /// The page does not follow the store's state of its zone.
-    struct OutOfSequencePage: Error {}
+    nonisolated var importer: PageImporter {
+        PageImporter(file: file, now: conditions.wallClock(), crash: conditions.crashPoint)
+    }
 
     /// Imports the zones of a page of the database's feed and its token in one transaction.
     func write(
         _ page: DatabasePage,
         _ reasons: [ZoneID: ShareChange.Loss]
     ) async throws -> [MirrorEvent.Detail] {
-        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         // Records of an ended zone may have moved to a changed one, so the zone is kept until those are fetched.
         let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
         var ending: [ZoneID] = []
@@ -341,48 +333,14 @@ extension MirrorSync {
                 kept += try keepCopy(of: known)
             }
         }
-        return try await file.pool.write { [kept, ending, lost] db -> [MirrorEvent.Detail] in
-            var details = kept
-            for zone in page.changed {
-                try KnownZone.make(db, zone).changed(db)
-            }
-            for zone in ending { try KnownZone.end(db, zone) }
-            for (zone, reason) in lost {
-                guard let known = try KnownZone.find(db, zone) else { continue }
-                if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
-                details += try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
-                }
-            }
-            try State.set(db, .databaseToken, page.token.text)
-            try crash(.insideDatabasePage)
-            return details
-        }
+        return kept + (try await importer.write(page, ending: ending, lost: lost, reasons))
     }
 
     /// Handles a zone that was deleted and created again: the store's objects belong to the old one.
     func zoneLost(_ zone: ZoneID, _ reason: ZoneDeletionReason) async throws -> [MirrorEvent.Detail] {
-        let (file, now) = (file, conditions.wallClock())
         var kept: [MirrorEvent.Detail] = []
         if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
-        return try await file.pool.write { [kept] db -> [MirrorEvent.Detail] in
-            guard let known = try KnownZone.find(db, zone) else { return kept }
-            let details = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, file, transaction: transaction, now: now).zoneLost(known, reason)
-            }
-            try known.changed(db)
-            return kept + details
-        }
-    }
-
-    /// The result of importing a page.
-    private struct ImportResult: Sendable {
-        var count = 0
-        var details: [MirrorEvent.Detail] = []
-        /// Zones whose records have appeared in this one.
-        var left: [ZoneID] = []
-        /// Zones to which records have moved.
-        var awaiting: [ZoneID] = []
+        return kept + (try await importer.zoneLost(zone, reason))
     }
 
     /// Imports a page's records and its token in one transaction.
@@ -391,75 +349,11 @@ extension MirrorSync {
         of zone: ZoneID,
         since: SyncToken?
     ) async throws -> (Int, [MirrorEvent.Detail]) {
-        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        try crash(.beforeImport)
-        let written = try await file.pool.write { db -> ImportResult in
-            var known = try KnownZone.make(db, zone)
-            if let since, known.token != since.text { throw OutOfSequencePage() }
-            var written = ImportResult()
-            let page = found.records
-            if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
-                let isFirst = since == nil && found.isFirstPart
-                written = try Self.importPage(found, in: &known, isFirst: isFirst, db, file, now, crash)
-            }
-            if found.isLastPart { try known.read(db, to: page.token, moreComing: page.moreComing, at: now) }
-            try crash(.insideImport)
-            return written
-        }
+        let written = try await importer.write(found, of: zone, since: since)
         for zone in written.left { sends[zone, default: 0] += 1 }
         for zone in written.awaiting { expectsRecords(in: zone) }
-        try crash(.afterImport)
+        try conditions.crashPoint(.afterImport)
         return (written.count, written.details)
-    }
-
-    private static func importPage(
-        _ found: MirrorPage,
-        in known: inout KnownZone,
-        isFirst: Bool,
-        _ db: Database,
-        _ file: StoreFile,
-        _ now: Date,
-        _ crash: (CrashPoint) throws -> Void
-    ) throws -> ImportResult {
-        let (page, zone) = (found.records, known.zone)
-        return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction -> ImportResult in
-            var written = ImportResult()
-            if isFirst { try known.beginSweep(db, transaction) }
-            let importer = try Importer(db, file, transaction: transaction, now: now)
-            try importer.importRecords(page.changed, found.prepared, zone: known)
-            // A deletion elsewhere may have freed space.
-            if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
-            for item in page.deleted {
-                let name = item.id.recordName
-                try importer.remove(
-                    name,
-                    zone: known,
-                    movedTo: found.moveTargets[name],
-                    isInvisible: found.invisible.contains(name)
-                )
-            }
-            if known.sweep != 0, !page.moreComing {
-                written.details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))
-                try crash(.insideSweep)
-                try importer.sweep(known)
-            }
-            for (name, share) in found.shares {
-                let news = try ShareCache.store(db, share, named: name, zone: known.id)
-                guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
-                written.details.append(.share(change, zone: zone.zoneName))
-                try importer.noteShare(in: known, news == .created ? .insert : .update)
-            }
-            if !importer.conflicts.isEmpty { written.details.append(.refused(importer.conflicts)) }
-            if !importer.dropped.isEmpty { written.details.append(.droppedChanges(importer.dropped)) }
-            written.count = importer.count
-            for id in importer.leftZones {
-                if let zone = try KnownZone.find(db, id: id)?.zone { written.left.append(zone) }
-            }
-            for id in importer.awaitingZones {
-                if let zone = try KnownZone.find(db, id: id)?.zone { written.awaiting.append(zone) }
-            }
-            return written
-        }
     }
 }
 
@@ -476,7 +370,7 @@ extension MirrorSync {
         if awaitsRecords { try await lookUpAwaitedRecords(&progress) }
         if !endings.isEmpty { try await endZones(&progress) }
         try await removeInvisibleObjects(&progress)
-        if link.isPrivate { try await findUnsharedLinkedObjects() }
+        if isPrivate { try await findUnsharedLinkedObjects() }
     }
 
     // MARK: Expected records
@@ -503,10 +397,10 @@ extension MirrorSync {
                 for range in found.parts(room: conditions.room) {
                     var some = Array(found[range])
                     try await values.makeReadable(&some, in: zone)
-                    progress.records += try await applyLookup(some.map(\.id.recordName), some, in: zone)
+                    progress.records += try await importer.applyLookup(some.map(\.id.recordName), some, in: zone)
                 }
                 let there = Set(found.map(\.id.recordName))
-                progress.records += try await applyLookup(part.filter { !there.contains($0) }, [], in: zone)
+                progress.records += try await importer.applyLookup(part.filter { !there.contains($0) }, [], in: zone)
             }
         }
         try await file.pool.write { try State.set($0, .awaitsRecords, nil) }
@@ -515,7 +409,7 @@ extension MirrorSync {
 
     private func records(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
         do {
-            return try await link.lookup(names, in: zone)
+            return try await client.lookup(names, in: zone)
         } catch {
             if error.code == .zoneNotFound { return [] }
             guard error.code == .limitExceeded, names.count > 1 else { throw error }
@@ -525,43 +419,13 @@ extension MirrorSync {
         }
     }
 
-    private func applyLookup(_ names: [String], _ found: [Record], in zone: ZoneID) async throws -> Int {
-        let (file, now) = (file, conditions.wallClock())
-        return try await file.pool.write { db -> Int in
-            guard let home = try KnownZone.find(db, zone) else { return 0 }
-            return try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in found { try importer.importRecord(record, zone: home) }
-                for name in Set(names).subtracting(found.map(\.id.recordName)).sorted() {
-                    try importer.remove(name, zone: home)
-                }
-                return importer.count
-            }
-        }
-    }
-
     // MARK: Ended zones
 
     /// Removes the objects that are still in an ended zone.
     private func endZones(_ progress: inout FetchProgress) async throws {
-        let (file, now, reasons) = (file, conditions.wallClock(), endings)
         let zones = try await file.pool.read { try KnownZone.all($0).filter(\.isEnding) }
         for zone in zones where file.scope == .shared { progress.details += try keepCopy(of: zone) }
-        progress.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
-            var details: [MirrorEvent.Detail] = []
-            for zone in zones {
-                if file.scope == .shared {
-                    let reason = reasons[zone.zone] ?? .unknown
-                    details.append(.share(.accessLost(reason), zone: zone.zone.zoneName))
-                }
-                details += try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).zoneLost(zone, .deleted)
-                }
-            }
-            // Changes that waited to know their zone can be sent now.
-            try RecordTable(db).release(.dependencyArrived)
-            return details
-        }
+        progress.details += try await importer.endZones(zones, endings)
         endings = [:]
     }
 }

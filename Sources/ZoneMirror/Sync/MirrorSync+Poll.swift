@@ -178,7 +178,7 @@ extension MirrorSync {
         let page: (records: [Record], marker: String?)
         do throws(CKError) {
             try await repeatUnanswered(beforeReading: ZoneID(ZoneID.defaultName))
-            page = try await link.query(type, since: since, marker: marker, extent: polling.extents[type])
+            page = try await database.client.query(type, since: since, marker: marker, extent: polling.extents[type])
         } catch {
             if await skips(type, error) { return nil }
             await pollFailed(type, error)
@@ -263,8 +263,7 @@ extension MirrorSync {
         let mark = isLast ? polling.poll.marks[type] : nil
         return try await file.pool.write { db in
             let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
-            let count = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
+            let count = try Importer.run(db, file, at: now) { importer in
                 for record in records { try importer.importRecord(record, zone: zone) }
                 return importer.count
             }
@@ -281,7 +280,9 @@ extension MirrorSync {
 
     /// Fetches the permissions of the user's roles at the first poll of a user, and from time to time afterwards.
     func refreshRights() async {
-        guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
+        guard isPublic, let generation = try? database.session.connection().credentials.current.generation else {
+            return
+        }
         let now = conditions.wallClock()
         if let last = polling.lastRightsFetch, last.generation == generation,
             abs(now.timeIntervalSince(last.at)) < Self.rightsInterval
@@ -289,7 +290,7 @@ extension MirrorSync {
             return
         }
         polling.lastRightsFetch = (generation, now)
-        guard let rights = try? await link.database.limits().rights else { return }
+        guard let rights = try? await database.client.limits().rights else { return }
         let types = file.mapping.recordTypes
         let known = try? await file.pool.read { db in
             try Row.fetchAll(db, sql: "SELECT type, rights FROM mirror_right").reduce(into: [String: Rights]()) {

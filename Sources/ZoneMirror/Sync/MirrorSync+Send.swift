@@ -9,7 +9,7 @@ extension MirrorSync {
     /// The result of one round of sending.
     struct SendProgress: SendRoundProgress {
         /// Writes in the name of the user whose changes were read.
-        let link: MirrorLink
+        let client: any RelayClient
         var began: Date
         var outcome = SyncSchedule.SendOutcome()
         var error: CKError?
@@ -66,7 +66,7 @@ extension MirrorSync {
     private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
         try await inLane(.sending) {
             var progress = SendProgress(
-                link: isPublic ? link.boundToCurrentAccount() : link,
+                client: isPublic ? account.clientOfCurrentUser : client,
                 began: conditions.wallClock()
             )
             progress.busyZones = backingOff
@@ -89,7 +89,7 @@ extension MirrorSync {
     private func moveAndSend(_ progress: inout SendProgress) async -> Bool {
         do {
             try await repeatUnanswered(&progress)
-            if link.isPrivate { try await shareUnsharedLinkedObjects() }
+            if isPrivate { try await shareUnsharedLinkedObjects() }
             if progress.error == nil { try await moveOnRelay() }
         } catch {
             progress.error = CKError(from: error)
@@ -213,14 +213,14 @@ extension MirrorSync {
     /// Returns `false` if the zone cannot be created now. The changes for the zone are marked as failed then, and others
     /// continue.
     func createZone(_ zone: ZoneID, for items: [Outgoing], _ progress: inout SendProgress) async throws -> Bool {
-        guard link.isPrivate, !zone.isDefault else { return true }
+        guard isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return true }
         let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         do throws(CKError) {
-            try await progress.link.make([zone])
+            try await progress.client.make([zone])
         } catch {
             if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
                 progress.retryLater(error, in: zone)
@@ -277,9 +277,9 @@ extension MirrorSync {
         let request = sent.items
         sends[zone, default: 0] += 1
         progress.bytes += request.reduce(0) { $0 + $1.size }
-        var answers: [MirrorLink.Answer]
+        var answers: [WriteAnswer]
         do throws(CKError) {
-            answers = try await progress.link.modify(sent.body, count: request.count, in: zone)
+            answers = try await progress.client.modify(sent.body, count: request.count, in: zone)
             runner.limits.accepted()
             feed.wrote(zone)
         } catch {
@@ -290,7 +290,7 @@ extension MirrorSync {
         try await open(&answers, to: sent.writes, in: zone)
         for index in answers.indices {
             guard case .failed(let error, let server) = answers[index] else { continue }
-            if error.code == .invalidArguments { link.forgetUploads(of: sent.writes[index]) }
+            if error.code == .invalidArguments { values.assets.forgetUploads(of: sent.writes[index]) }
             guard var server = server.map({ [$0] }) else { continue }
             try await values.makeReadable(&server, in: zone)
             answers[index] = .failed(error, server.first)
@@ -300,7 +300,7 @@ extension MirrorSync {
 
     /// Decrypts the saved records, which the relay returns completely, with fields that only a newer program knows.
     private func open(
-        _ answers: inout [MirrorLink.Answer],
+        _ answers: inout [WriteAnswer],
         to writes: [ClientRequest.Write],
         in zone: ZoneID
     ) async throws(CKError) {
@@ -308,7 +308,7 @@ extension MirrorSync {
             guard case .saved(let record) = answers[index], !record.encryptedFields.isSubset(of: write.encrypted)
             else { continue }
             var records = [record]
-            try await link.open(&records, in: zone)
+            try await values.open(&records, in: zone)
             answers[index] = .saved(records[0])
         }
     }
@@ -365,7 +365,10 @@ extension MirrorSync {
     ///
     /// - Throws: An error while the result of the request is unknown; the page must wait then.
     func repeatUnanswered(beforeReading zone: ZoneID) async throws(CKError) {
-        var progress = SendProgress(link: isPublic ? link.boundToCurrentAccount() : link, began: conditions.wallClock())
+        var progress = SendProgress(
+            client: isPublic ? account.clientOfCurrentUser : client,
+            began: conditions.wallClock()
+        )
         let isOpen: Bool
         do {
             try await repeatUnanswered(in: zone, &progress)
@@ -447,7 +450,7 @@ extension MirrorSync {
             do throws(CKError) {
                 // A missing zone key is requested once, not for each change.
                 if let noKey = bad.last?.1, noKey.isZoneKeyMissing, !item.write.encrypted.isEmpty { throw noKey }
-                writes.append(try await progress.link.prepared(item, in: zone))
+                writes.append(try await values.prepared(item, in: zone))
                 good.append(item)
             } catch {
                 // A full local disk is no reason to undo the change.
@@ -470,13 +473,13 @@ extension MirrorSync {
     /// `answers` means that they come from the relay's response to the zone's stored request, which is complete then.
     func applyResults(
         _ request: [Outgoing],
-        _ outcomes: [MirrorLink.Answer],
+        _ outcomes: [WriteAnswer],
         _ zone: ZoneID,
         _ progress: inout SendProgress,
         answers: Bool = false
     ) async throws -> [Outgoing] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        let isOwnZone = link.isPrivate && !zone.isDefault
+        let isOwnZone = isPrivate && !zone.isDefault
         let result = try await file.pool.write { db in
             var writer = try SendResultWriter(db, file, now: now, isOwnZone: isOwnZone)
             for (item, outcome) in zip(request, outcomes) { try writer.apply(item, outcome, in: zone) }
@@ -506,8 +509,8 @@ extension MirrorSync {
 
     /// Adds the numbers to an event that the quota is exceeded.
     func withNumbers(_ details: [MirrorEvent.Detail], needed: Int) async -> [MirrorEvent.Detail] {
-        guard details.contains(.quotaExceeded()), link.isPrivate,
-            let storage = try? await link.database.limits().storage
+        guard details.contains(.quotaExceeded()), isPrivate,
+            let storage = try? await database.client.limits().storage
         else { return details }
         return details.map { detail in
             detail == .quotaExceeded()
@@ -522,7 +525,7 @@ extension MirrorSync {
 extension MirrorSync {
     /// Sends records of unknown types again after their zone was created again because its key was lost.
     func sendUnknown(_ progress: inout SendProgress) async throws {
-        guard link.isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
+        guard isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
         for zone in try await file.pool.read({ try KnownZone.all($0) }) {
             let unsent = try await file.pool.read { try KnownRecord.unsent($0, in: zone) }
             guard !unsent.isEmpty, progress.error == nil, try await createZone(zone.zone, for: [], &progress) else {
@@ -547,9 +550,9 @@ extension MirrorSync {
         defer { lock.leave() }
         sends[zone.zone, default: 0] += 1
         var writes: [ClientRequest.Write] = []
-        for known in part { writes.append(try await progress.link.sealed(known.copy(.create), in: zone.zone)) }
+        for known in part { writes.append(try await values.sealed(known.copy(.create), in: zone.zone)) }
         var arrived: [KnownRecord] = []
-        for (known, answer) in zip(part, try await progress.link.modify(writes, in: zone.zone, atomically: false)) {
+        for (known, answer) in zip(part, try await progress.client.modify(writes, in: zone.zone, atomically: false)) {
             guard case .failed(let error, _) = answer, error.code != .serverRecordChanged else {
                 arrived.append(known)
                 continue
@@ -579,7 +582,7 @@ extension MirrorSync {
     ///
     /// Known values are sent with the change that is created by the move.
     func resealUnknown(in zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
-        guard link.database.hasEncryptionKey else { return }
+        guard database.hasEncryptionKey else { return }
         let (file, zone) = (file, zoneMove.to.zone)
         let copies = try await file.pool.read { db in
             try names.compactMap { name -> ClientRequest.Write? in
@@ -596,9 +599,9 @@ extension MirrorSync {
         for start in stride(from: 0, to: copies.count, by: BatchLimits.maxOperations) {
             var writes: [ClientRequest.Write] = []
             for copy in copies[start..<min(start + BatchLimits.maxOperations, copies.count)] {
-                writes.append(try await link.sealed(copy, in: zone))
+                writes.append(try await values.sealed(copy, in: zone))
             }
-            for case .failed(let error, _) in try await link.modify(writes, in: zone, atomically: false)
+            for case .failed(let error, _) in try await client.modify(writes, in: zone, atomically: false)
             where error.syncFailure.isRetriedAutomatically || error.isServiceFailure || error.code == .quotaExceeded {
                 throw error
             }

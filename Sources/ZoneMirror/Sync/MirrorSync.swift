@@ -12,14 +12,15 @@ import ZoneKit
 /// save but imported after it would restore an old version.
 actor MirrorSync {
     let file: StoreFile
-    let link: MirrorLink
+    let database: CKDatabase
+    let values: ValueCodec
     let conditions: MirrorConditions
     let broadcaster: EventBroadcaster
     let isPublic: Bool
 
     /// Returns another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
-    private let account: AccountCheck
+    let account: StoreAccount
 
     var runner: SyncRunner
     let outboxCheckLock = AsyncLock()
@@ -52,16 +53,19 @@ actor MirrorSync {
         conditions: MirrorConditions,
         broadcaster: EventBroadcaster,
         otherStore: @escaping @Sendable (StoreID) -> StoreFile?,
-        accountChanged: @escaping @Sendable (AccountCheck.Change) async -> Void
+        accountChanged: @escaping @Sendable (StoreAccount.Change) async -> Void
     ) {
         self.otherStore = otherStore
         self.file = file
         self.conditions = conditions
         self.broadcaster = broadcaster
-        link = MirrorLink(database: cloud.container.database(with: cloud.scope))
-        account = AccountCheck(file: file, link: link, changed: accountChanged)
+        database = cloud.container.database(with: cloud.scope)
+        let account = StoreAccount(of: file, database, changed: accountChanged)
+        self.account = account
+        let assets = AssetValues(of: database) { account.binding }
+        values = ValueCodec(file: file, database: database, assets: assets)
         isPublic = cloud.scope == .public
-        runner = SyncRunner(of: link.database, conditions.world, isAutomatic: conditions.isAutomatic)
+        runner = SyncRunner(of: database, conditions.world, isAutomatic: conditions.isAutomatic)
         polling = PublicPolling(
             file.mapping.recordTypes,
             every: min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400)),
@@ -143,11 +147,13 @@ actor MirrorSync {
     /// Starts a fetch for a change that no notice has reported yet.
     func noticed() { handle(.noticed(nil)) }
 
-    /// Makes received values readable.
-    nonisolated var values: ValueReader { ValueReader(file: file, link: link) }
+    /// Sends requests in the name of the store's user.
+    nonisolated var client: any RelayClient { account.client }
+
+    nonisolated var isPrivate: Bool { database.databaseScope == .private }
 
     /// The container for which this sync works.
-    nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
+    nonisolated var container: CKContainer { CKContainer(sharing: database.session) }
 }
 
 /// Events of a store's sync, and its progress for callers that wait for it.
@@ -221,7 +227,7 @@ extension MirrorSync: SyncTarget {
 
     func pendingWork() async -> [String] {
         guard conditions.isAutomatic, !isStopped else { return [] }
-        let name = "The mirror of the \(link.database.scope.pathName) database"
+        let name = "The mirror of the \(database.scope.pathName) database"
         if isPublic, runner.hasMissedChanges {
             return ["\(name) has not polled since the last change."]
         }

@@ -35,8 +35,14 @@ final class PagePrefetcher: Sendable {
     /// Fetches pages up to the feed's end or the first failure.
     ///
     /// The next page is requested while the records of the current one are decoded.
-    func run(_ link: MirrorLink, _ mapping: RecordMapping, _ zone: ZoneID, from start: SyncToken?) async {
-        var answer = await Self.ask(link, zone, start)
+    func run(
+        _ client: any RelayClient,
+        _ mapping: RecordMapping,
+        _ zone: ZoneID,
+        isPrivate: Bool,
+        from start: SyncToken?
+    ) async {
+        var answer = await Self.ask(client, zone, start)
         var token = start
         while await hasRoom() {
             do throws(CKError) {
@@ -44,8 +50,9 @@ final class PagePrefetcher: Sendable {
                 // The fetch round handles a feed whose token does not advance.
                 let hasMore = current.moreComing && current.token != token
                 token = current.token
-                async let next = hasMore ? Self.ask(link, zone, current.token) : answer
-                put(try link.page(of: current, in: zone, prepared: mapping), isLast: !hasMore)
+                async let next = hasMore ? Self.ask(client, zone, current.token) : answer
+                let page = try MirrorPage(current, of: zone, isPrivate: isPrivate, prepared: mapping)
+                put(page, isLast: !hasMore)
                 answer = await next
                 guard hasMore else { return }
             } catch {
@@ -58,12 +65,12 @@ final class PagePrefetcher: Sendable {
     }
 
     private static func ask(
-        _ link: MirrorLink,
+        _ client: any RelayClient,
         _ zone: ZoneID,
         _ token: SyncToken?
     ) async -> Result<FeedPage, CKError> {
         do throws(CKError) {
-            return .success(try await link.client.zoneChanges(in: zone, since: token, FeedOptions()))
+            return .success(try await client.zoneChanges(in: zone, since: token, FeedOptions()))
         } catch {
             return .failure(error)
         }
@@ -136,79 +143,5 @@ final class PagePrefetcher: Sendable {
             return state.consumer
         }
         consumer?.resume()
-    }
-}
-
-extension MirrorPage {
-    /// Appends the page that follows this one in the feed.
-    mutating func append(_ next: MirrorPage) {
-        // A record that was deleted and created again in between stays.
-        if !records.deleted.isEmpty, !next.records.changed.isEmpty {
-            let back = Set(next.records.changed.map(\.id))
-            records.deleted.removeAll { back.contains($0.id) }
-        }
-        records.changed += next.records.changed
-        records.deleted += next.records.deleted
-        records.token = next.records.token
-        records.moreComing = next.records.moreComing
-        shares += next.shares
-        moveTargets.merge(next.moveTargets) { $1 }
-        bytes += next.bytes
-        prepared = prepared.isEmpty || next.prepared.isEmpty ? [] : prepared + next.prepared
-        hasKeys = hasKeys || next.hasKeys
-    }
-}
-
-extension MirrorPage {
-    /// Splits the page into parts whose asset values fit into memory together; deletions and the token are in the last
-    /// part.
-    ///
-    /// Returns the page itself if no value is in an asset.
-    func parts(room: Int) -> [MirrorPage] {
-        let ranges = records.changed.parts(room: room)
-        guard ranges.count > 1 else { return [self] }
-        return ranges.enumerated().map { number, range in
-            var part = self
-            part.isFirstPart = number == 0
-            part.isLastPart = number == ranges.count - 1
-            part.records.changed = Array(records.changed[range])
-            part.prepared = prepared.isEmpty ? [] : Array(prepared[range])
-            let names = Set(part.records.changed.map(\.id.recordName))
-            part.shares = shares.filter { names.contains($0.name) }
-            guard !part.isLastPart else { return part }
-            part.records.deleted = []
-            part.records.moreComing = true
-            part.hasKeys = false
-            return part
-        }
-    }
-}
-
-extension [Record] {
-    /// Returns at least one range of records; each has at most `room` bytes of asset values, or one record.
-    func parts(room: Int) -> [Range<Int>] {
-        var (parts, start, bytes): ([Range<Int>], Int, Int64) = ([], 0, 0)
-        for index in indices {
-            let more = self[index].bytesInFiles
-            if bytes > 0, bytes + more > Int64(room) {
-                parts.append(start..<index)
-                (start, bytes) = (index, 0)
-            }
-            bytes += more
-        }
-        parts.append(start..<count)
-        return parts
-    }
-}
-
-extension Record {
-    /// The size of the values that a mirror reads from assets.
-    fileprivate var bytesInFiles: Int64 {
-        fields.reduce(0) { sum, field in
-            guard case .asset(let asset) = field.value, field.key.hasSuffix(RecordMapping.companionSuffix) else {
-                return sum
-            }
-            return sum + Swift.max(0, asset.size)
-        }
     }
 }

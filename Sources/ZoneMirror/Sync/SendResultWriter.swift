@@ -135,7 +135,7 @@ struct SendResultWriter {
         exporter = try Exporter(db, file)
     }
 
-    mutating func apply(_ item: Outgoing, _ answer: MirrorLink.Answer, in zone: ZoneID) throws {
+    mutating func apply(_ item: Outgoing, _ answer: WriteAnswer, in zone: ZoneID) throws {
         if case .failed = answer {} else if try OutboxRow.find(db, item.oid) == nil { undone.append(item) }
         switch answer {
         case .saved(let record) where item.operation == .save:
@@ -276,8 +276,7 @@ struct SendResultWriter {
         let (merges, refusals, deletions, deletedTargets, undone) = (
             merges, refusals, deletions, deletedTargets, undone
         )
-        let conflicts = try HistoryTable.importing(db, author: Importer.author, at: now) { transaction in
-            let importer = try Importer(db, file, transaction: transaction, now: now)
+        let conflicts = try Importer.run(db, file, at: now) { importer in
             for (item, record) in merges {
                 try importer.importRecord(record, zone: try KnownZone.make(db, item.zone))
             }

@@ -1,12 +1,13 @@
 import GRDB
 import SyncCore
+import Synchronization
 import ZoneKit
 
-/// Keeps a store with the user to whom it belongs, when the account was checked.
+/// The user to whom a store belongs.
 ///
 /// No request is sent in the name of another user than the store's own.
-struct AccountCheck: Sendable {
-    /// The result of a check.
+final class StoreAccount: Sendable {
+    /// The result of a check of the account.
     enum Change: Equatable, Sendable {
         /// This user is signed in; `previous` is the user whose data the file holds, if it is another one.
         case `is`(String, previous: String?)
@@ -18,12 +19,43 @@ struct AccountCheck: Sendable {
         case signedOut(of: String?)
     }
 
-    let file: StoreFile
-    let link: MirrorLink
+    private let file: StoreFile
+    private let database: CKDatabase
     /// Reports a change to the container.
-    let changed: @Sendable (Change) async -> Void
+    private let changed: @Sendable (Change) async -> Void
+    /// The user for whom the store reads and writes, whichever user signs in; `nil` until the sign-in was checked.
+    private let bound = Mutex<AccountBinding?>(nil)
 
-    private var isPublic: Bool { link.database.databaseScope == .public }
+    init(of file: StoreFile, _ database: CKDatabase, changed: @escaping @Sendable (Change) async -> Void) {
+        self.file = file
+        self.database = database
+        self.changed = changed
+    }
+
+    private var isPublic: Bool { database.databaseScope == .public }
+
+    var binding: AccountBinding? { bound.withLock { $0 } }
+
+    /// Sends requests in the name of the user who owns the store, or not at all.
+    ///
+    /// A write whose response is lost is repeated until there is a response.
+    var client: any RelayClient { client(of: nil) }
+
+    /// A client that stays with the current user, even if another one is found later, since the changes to send were
+    /// read as that user's.
+    var clientOfCurrentUser: any RelayClient { client(of: binding) }
+
+    private func client(of user: AccountBinding?) -> any RelayClient {
+        var settings = RequestSettings()
+        settings.isRepeated = true
+        return database.session.client(of: database.scope, settings) { [self] in user ?? binding }
+    }
+
+    /// Notes that the sign-in of this generation belongs to the user who owns the store.
+    private func bind(to generation: Int) throws(CKError) {
+        let binding = AccountBinding(try database.session.connection(), generation: generation)
+        bound.withLock { $0 = binding }
+    }
 
     func userIsMissing(_ generation: Int) async throws {
         let previous = try await storedUser()
@@ -34,7 +66,7 @@ struct AccountCheck: Sendable {
         // Requests without a user may read a public database, but the previous user's unsent changes must wait for
         // that user.
         if let previous { try await switchUser(from: previous, to: nil) }
-        try link.bind(to: generation)
+        try bind(to: generation)
         await changed(.signedOut(of: nil))
     }
 
@@ -56,7 +88,7 @@ struct AccountCheck: Sendable {
         } else if previous != name {
             try await file.pool.write { try State.set($0, .account, name) }
         }
-        try link.bind(to: generation)
+        try bind(to: generation)
         // Also reported for the file's own user, whose credentials may have been rejected before.
         await changed(.is(name, previous: nil))
     }
