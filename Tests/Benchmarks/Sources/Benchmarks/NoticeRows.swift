@@ -256,7 +256,7 @@ enum ConnectionRows {
                 unit: "/s",
                 paired,
                 against: "bare server",
-                target: .atLeast(20_000)
+                target: .ratioAtLeast(0.4)
             )
         )
     }
