@@ -108,7 +108,8 @@ var package = Package(
         .ours("RelayCore", ["Records", "Wire"], exclude: ["Documentation"]),
         .ours(
             "RelayStore",
-            ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]
+            ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras],
+            exclude: ["Documentation"]
         ),
         .systemLibrary(name: "CSQLiteSettings"),
         .ours(
