@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Testing
 
-@testable import RelayConsole
+import RelayConsole
 
 @Suite struct AttemptTests {
     /// A client with one IPv6 address usually has its whole network.

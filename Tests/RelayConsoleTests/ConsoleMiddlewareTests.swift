@@ -8,8 +8,8 @@ import RelayCore
 import RelayStore
 import Testing
 
-@testable import RelayConsole
-@testable import RelayServer
+import RelayConsole
+import RelayServer
 
 /// Access to the console.
 @Suite struct ConsoleAccessTests {

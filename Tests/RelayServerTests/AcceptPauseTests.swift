@@ -3,7 +3,7 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 #if canImport(Glibc)
     import Glibc

@@ -4,7 +4,7 @@ import RelayAPI
 import Synchronization
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// Request bodies that are processed while they arrive, and response bodies from files.
 @Suite struct BodyStreamTests {

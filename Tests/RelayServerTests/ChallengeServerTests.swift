@@ -2,7 +2,7 @@ import Logging
 import TestSupport
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// The listener on port 80 of a relay that obtains its certificate itself.
 @Suite(.timeLimit(.minutes(5)))

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// RFC 6455 over real sockets, against the echo endpoint for tests.
 @Suite struct EchoTests {

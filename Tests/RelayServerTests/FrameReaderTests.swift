@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
 

@@ -3,7 +3,7 @@ import HTTPTypes
 import RelayAPI
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// Responses are compressed with gzip if and only if the client accepts it.
 @Suite(.timeLimit(.minutes(15))) struct GzipTests {

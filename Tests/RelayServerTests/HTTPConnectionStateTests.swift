@@ -3,7 +3,7 @@ import NIOCore
 import RelayAPI
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// The state machine of an HTTP connection, without a socket.
 @Suite struct HTTPConnectionStateTests {

@@ -3,7 +3,7 @@ import HTTPTypes
 import RelayAPI
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 @Suite struct HTTPServiceTests {
     @Test func aRequestIsAnswered() async throws {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// Which request of a connection is the last.
 ///

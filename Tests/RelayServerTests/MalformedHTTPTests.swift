@@ -1,6 +1,6 @@
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// Every rule of Reliability.md, "Malformed HTTP", over a real socket.
 @Suite struct MalformedHTTPTests {

@@ -3,7 +3,7 @@ import NIOEmbedded
 import NIOWebSocket
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// What NIO's WebSocket handlers lack, each as the reason for a type of ours: once one of these tests fails, the type can
 /// be reconsidered.

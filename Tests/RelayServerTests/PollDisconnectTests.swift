@@ -3,7 +3,7 @@ import RelayAPI
 import TestSupport
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// A poll ends when its peer disconnects; later notices wait for the next poll.
 @Suite(.timeLimit(.minutes(15))) struct PollDisconnectTests {

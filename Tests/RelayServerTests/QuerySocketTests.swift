@@ -8,7 +8,7 @@ import RelayStore
 import Testing
 import Wire
 
-@testable import RelayServer
+import RelayServer
 
 /// Query notices on real sockets, for a user and for a server-to-server key.
 ///

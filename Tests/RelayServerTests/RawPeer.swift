@@ -2,7 +2,7 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-@testable import RelayServer
+import RelayServer
 
 /// A plain TCP peer that sends given bytes and keeps all bytes it receives.
 final class RawPeer: Sendable {

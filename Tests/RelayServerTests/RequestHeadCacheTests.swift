@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// A repeated request head is not parsed again; any other head is.
 @Suite struct RequestHeadCacheTests {

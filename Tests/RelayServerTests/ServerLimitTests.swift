@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// The transport's rows of the table of limits.
 ///

@@ -4,7 +4,7 @@ import RelayAPI
 import ServiceLifecycle
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// A peer that reads a response slowly keeps its connection; one that reads nothing loses it.
 @Suite struct SlowReaderTests {

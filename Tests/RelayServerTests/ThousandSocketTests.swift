@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 import Wire
 
-@testable import RelayServer
+import RelayServer
 
 /// A thousand devices of forty users on a real port, some slow and some gone.
 ///

@@ -2,7 +2,7 @@ import HTTPTypes
 import RelayAPI
 import Testing
 
-@testable import RelayServer
+import RelayServer
 
 /// How the server recognises a WebSocket handshake, and which header fields it accepts.
 @Suite struct WebSocketHandshakeTests {

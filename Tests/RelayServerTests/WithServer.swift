@@ -4,7 +4,7 @@ import NIOCore
 import RelayAPI
 import Synchronization
 
-@testable import RelayServer
+import RelayServer
 
 /// Runs a server on a free port while `body` runs.
 ///

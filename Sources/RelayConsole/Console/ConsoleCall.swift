@@ -6,7 +6,7 @@ import RelayCore
 import RelayStore
 
 /// Why the console refused a request: a sentence for the operator.
-struct ConsoleRefusal: Error, Encodable {
+package struct ConsoleRefusal: Error, Encodable {
     /// How the page reacts.
     enum Code: String, Encodable {
         case refused
@@ -15,7 +15,7 @@ struct ConsoleRefusal: Error, Encodable {
         case confirm
     }
 
-    var status: Int
+    package var status: Int
     var code: Code
     var error: String
 

@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
 import HTTPTypes
-import Records
+package import Records
 import RelayAPI
 import RelayCore
 import RelayStore
@@ -85,7 +85,7 @@ struct ConsoleDownloads: Sendable {
 }
 
 /// One-time download tickets; in memory, bounded, and valid for a minute.
-final class DownloadTickets: Sendable {
+package final class DownloadTickets: Sendable {
     private struct Ticket {
         var backup: String
         /// The hash of the session's secret.
@@ -97,7 +97,9 @@ final class DownloadTickets: Sendable {
     private static let maxTickets = 64
     private let tickets = Mutex<[[UInt8]: Ticket]>([:])
 
-    func issue(for backup: String, to session: String, at now: Timestamp) -> String {
+    package init() {}
+
+    package func issue(for backup: String, to session: String, at now: Timestamp) -> String {
         let text = RandomSource.system.hex(byteCount: 32)
         let ticket = Ticket(backup: backup, session: Self.hash(session), end: now + Self.lifetime)
         tickets.withLock { tickets in
@@ -111,7 +113,7 @@ final class DownloadTickets: Sendable {
     }
 
     /// Returns the name of the ticket's backup and invalidates the ticket.
-    func take(_ text: String, from session: String, at now: Timestamp) -> String? {
+    package func take(_ text: String, from session: String, at now: Timestamp) -> String? {
         guard let ticket = tickets.withLock({ $0.removeValue(forKey: Self.hash(text)) }), ticket.end > now,
             ConstantTime.areEqual(ticket.session, Self.hash(session))
         else { return nil }

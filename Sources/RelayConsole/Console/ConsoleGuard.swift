@@ -13,7 +13,7 @@ import Synchronization
 /// `SameSite=Strict`). Each request also has a header that a page of another origin could send only after a preflight,
 /// which the relay refuses. For changes, its value is a token that only a page of the same session knows. See
 /// Reliability.md, "Origins and cookies".
-final class ConsoleGuard: Sendable {
+package final class ConsoleGuard: Sendable {
     static let cookieName = "zonecast_console"
     /// The header that the console's page sends with each request.
     private static let headerName = HTTPField.Name("X-Zonecast-Console")
@@ -29,12 +29,12 @@ final class ConsoleGuard: Sendable {
     private let passwordQueue = DispatchQueue(label: "zonecast console sign-in")
     private let waitingCount = Mutex(0)
     /// The maximum number of waiting checks, so that the last one completes within some seconds.
-    static let maxWaiting = 24
+    package static let maxWaiting = 24
     let challenges = PasskeyChallenges()
     let tickets = DownloadTickets()
 
     /// - Parameter uptime: A monotonic clock.
-    init(uptime: @escaping @Sendable () -> Duration) {
+    package init(uptime: @escaping @Sendable () -> Duration) {
         self.uptime = uptime
         attempts = Mutex(
             Attempts(
@@ -66,7 +66,7 @@ final class ConsoleGuard: Sendable {
     private static let changes = Array("changes by the console's page".utf8)
 
     /// Charges one attempt with a password, or with a code if `name` is `nil`; throws if the rate is exceeded.
-    func charge(name: String? = nil, from address: String) throws {
+    package func charge(name: String? = nil, from address: String) throws {
         let now = uptime()
         let wait = attempts.withLock { attempts in
             attempts.addresses.take(PeerKey(address), at: now)
@@ -102,7 +102,7 @@ final class ConsoleGuard: Sendable {
     }
 
     /// Runs work that takes a core after the previous ones; throws if too many wait.
-    func enqueue<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+    package func enqueue<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
         let mayWait = waitingCount.withLock { count in
             guard count < Self.maxWaiting else { return false }
             count += 1

@@ -162,17 +162,17 @@ package struct ManagementAPI: Sendable {
 }
 
 /// Counts failed attempts with management tokens, per network of the caller.
-final class AttemptCount: Sendable {
+package final class AttemptCount: Sendable {
     private let failures: Mutex<TokenBuckets<PeerKey>>
     private let uptime: @Sendable () -> Duration
 
-    init(uptime: @escaping @Sendable () -> Duration) {
+    package init(uptime: @escaping @Sendable () -> Duration) {
         self.uptime = uptime
         failures = Mutex(TokenBuckets(RateLimit(perSecond: 0.2, burst: 20), capacity: 4_096))
     }
 
     /// Throws if there were too many failed attempts.
-    func check(_ address: String) throws {
+    package func check(_ address: String) throws {
         let (now, peer) = (uptime(), PeerKey(address))
         let wait = failures.withLock { failures in
             let wait = failures.take(peer, at: now)
@@ -184,7 +184,7 @@ final class AttemptCount: Sendable {
         throw ConsoleRefusal("Too many attempts. Retry in \(seconds) seconds.", status: 429)
     }
 
-    func failed(_ address: String) {
+    package func failed(_ address: String) {
         let now = uptime()
         _ = failures.withLock { $0.take(PeerKey(address), at: now) }
     }

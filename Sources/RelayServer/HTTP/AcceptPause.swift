@@ -1,4 +1,4 @@
-import Logging
+package import Logging
 import NIOCore
 
 #if canImport(Glibc)
@@ -14,7 +14,7 @@ import NIOCore
 /// The connection stays in the backlog and the listening socket readable, so accepting again at once would spin. NIO's
 /// `AcceptBackoffHandler` only holds back reads; one is still pending after the error, so the event loop would spin
 /// anyway.
-final class AcceptPause: ChannelInboundHandler {
+package final class AcceptPause: ChannelInboundHandler {
     typealias InboundIn = any Channel
 
     /// Long enough to cost nothing, and short enough not to be noticed once resources are available again.
@@ -25,7 +25,7 @@ final class AcceptPause: ChannelInboundHandler {
     private var isLogged = false
 
     /// `onShortage` should release descriptors that are not needed.
-    init(_ logger: Logger, onShortage: @escaping @Sendable () -> Void = {}) {
+    package init(_ logger: Logger, onShortage: @escaping @Sendable () -> Void = {}) {
         self.logger = logger
         self.onShortage = onShortage
     }

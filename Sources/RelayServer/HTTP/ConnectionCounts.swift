@@ -3,8 +3,8 @@ import RelayStore
 import Synchronization
 
 /// Counts open connections in total and per address or network; shared by all event loops.
-final class ConnectionCounts: Sendable {
-    enum Verdict {
+package final class ConnectionCounts: Sendable {
+    package enum Verdict {
         case accepted
         /// Above a limit: answered with 503 and closed.
         case tooMany
@@ -24,7 +24,7 @@ final class ConnectionCounts: Sendable {
     private let limits: ServerLimits
     private let trustedProxies: [AddressRange]
 
-    init(limits: ServerLimits, trustedProxies: [AddressRange]) {
+    package init(limits: ServerLimits, trustedProxies: [AddressRange]) {
         self.limits = limits
         self.trustedProxies = trustedProxies
     }
@@ -32,7 +32,7 @@ final class ConnectionCounts: Sendable {
     /// Counts a connection and returns whether it is within the limits.
     ///
     /// Counts it in any case, so each call must be balanced by `left`.
-    func joined(_ address: String) -> Verdict {
+    package func joined(_ address: String) -> Verdict {
         let isProxy = trustedProxies.contains { $0.contains(address) }
         let address = PeerKey(address)
         return state.withLock { state in
@@ -47,7 +47,7 @@ final class ConnectionCounts: Sendable {
         }
     }
 
-    func left(_ address: String) {
+    package func left(_ address: String) {
         let address = PeerKey(address)
         state.withLock { state in
             state.total -= 1

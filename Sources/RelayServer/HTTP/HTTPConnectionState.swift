@@ -1,5 +1,5 @@
 import HTTPTypes
-import NIOCore
+package import NIOCore
 import RelayAPI
 
 /// The state machine of one HTTP connection, without channel or clock.
@@ -14,8 +14,8 @@ import RelayAPI
 ///
 /// Requests are answered one at a time and in order. While one is answered, the next may arrive; while that waits, reading
 /// pauses, which bounds the memory of a pipelining client to one request and what arrived with it.
-struct HTTPConnectionState {
-    enum State {
+package struct HTTPConnectionState {
+    package enum State {
         /// There are too many connections: the client gets a refusal as soon as the channel is active.
         case rejected
         /// No byte of a request has arrived, and no request waits for its response.
@@ -36,14 +36,14 @@ struct HTTPConnectionState {
     }
 
     /// A request whose body is arriving.
-    struct Body {
+    package struct Body {
         var plan: RequestPlan
-        var flow: Flow
+        package var flow: Flow
         /// When the head and the latest piece arrived; `nil` until the end of the read that contained the head.
         var times: (head: NIODeadline, piece: NIODeadline)?
     }
 
-    enum Flow {
+    package enum Flow {
         /// The client waits for `100 Continue`, which must follow the responses to earlier requests.
         case awaitsContinue
         case arrives
@@ -52,10 +52,10 @@ struct HTTPConnectionState {
     }
 
     /// Whether the connection stays open after the request that is arriving.
-    enum Followers { case allowed, none }
+    package enum Followers { case allowed, none }
 
     /// What the client sends while a request is answered.
-    enum Input {
+    package enum Input {
         /// Nothing yet, or part of a head.
         case open
         case body(Body)
@@ -65,7 +65,7 @@ struct HTTPConnectionState {
         case closed
     }
 
-    enum Step {
+    package enum Step {
         /// The request is being passed to the responder, which may answer before that call returns.
         case beginning(RequestPlan)
         case waiting(RequestPlan)
@@ -79,21 +79,21 @@ struct HTTPConnectionState {
         case stalled(Stall)
     }
 
-    enum Waiting {
+    package enum Waiting {
         case request(RequestPlan)
         case socket(RequestPlan, SocketPurpose)
         case refusal(Refusal, omitsBody: Bool)
     }
 
     /// How a connection ends after the last bytes.
-    enum Ending {
+    package enum Ending {
         /// Waits for the client to close its side: closing at once could reset the connection and lose the last bytes.
         case linger
         /// Closes at once, because the client has closed its side.
         case close
     }
 
-    enum Event {
+    package enum Event {
         /// The channel is active.
         case active
         /// A head has been parsed and accepted. The body follows, then `complete`.
@@ -130,15 +130,21 @@ struct HTTPConnectionState {
     }
 
     /// The channel's state when a response has been written.
-    struct Channel {
+    package struct Channel {
         var isWritable: Bool
         /// Whether part of the next head has arrived.
         var isInsideHead: Bool
         /// The time of the latest sweep, which is accurate enough for the timeout of an idle connection, and free.
         var coarseNow: NIODeadline
+
+        package init(isWritable: Bool, isInsideHead: Bool, coarseNow: NIODeadline) {
+            self.isWritable = isWritable
+            self.isInsideHead = isInsideHead
+            self.coarseNow = coarseNow
+        }
     }
 
-    enum Effect {
+    package enum Effect {
         case none
         /// Read more from the channel.
         case read
@@ -167,19 +173,19 @@ struct HTTPConnectionState {
         case abort
     }
 
-    private(set) var state: State
+    package private(set) var state: State
     /// Complete requests that wait for their turn, followed by at most one refusal or handshake; empty unless `state` is
     /// `answering`.
     ///
     /// Beside `state`, whose payload could not be changed in place.
-    private(set) var queue = CircularBuffer<Waiting>(initialCapacity: 1)
+    package private(set) var queue = CircularBuffer<Waiting>(initialCapacity: 1)
     /// The number of responses.
     private(set) var served = 0
 
-    init(isRejected: Bool, now: NIODeadline) { state = isRejected ? .rejected : .idle(since: now) }
+    package init(isRejected: Bool, now: NIODeadline) { state = isRejected ? .rejected : .idle(since: now) }
 
     /// Returns the effect of an event; events that a state does not expect have none.
-    mutating func handle(
+    package mutating func handle(
         _ event: Event,
         limits: ServerLimits,
         now: @autoclosure () -> NIODeadline
@@ -243,7 +249,7 @@ struct HTTPConnectionState {
     // MARK: Questions
 
     /// Whether a further request can be read.
-    var acceptsRequests: Bool {
+    package var acceptsRequests: Bool {
         switch state {
         case .idle, .head, .body, .answering(_, .open), .answering(_, .body): true
         case .rejected, .answering, .opening, .finishing, .lingering, .upgraded, .closed: false
@@ -251,7 +257,7 @@ struct HTTPConnectionState {
     }
 
     /// Whether the handler may read from a writable channel.
-    var mayRead: Bool {
+    package var mayRead: Bool {
         switch state {
         case .answering(_, let input):
             guard queue.isEmpty else { return false }
@@ -292,7 +298,7 @@ struct HTTPConnectionState {
     }
 
     /// The request whose body is arriving.
-    var arriving: RequestPlan? { body?.plan }
+    package var arriving: RequestPlan? { body?.plan }
 
     private var body: Body? {
         switch state {
@@ -570,7 +576,7 @@ struct HTTPConnectionState {
 /// How long a client has accepted no data.
 ///
 /// A client that accepts a little of a large response now and then is slow, not stalled.
-struct Stall {
+package struct Stall {
     /// The time since which data has been waiting.
     let start: NIODeadline
     private(set) var since: NIODeadline

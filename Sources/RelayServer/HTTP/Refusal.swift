@@ -3,7 +3,7 @@ package import Records
 /// The reason why the HTTP layer rejected a request before it was routed.
 ///
 /// Nothing more is read from the connection as a request afterwards. See Reliability.md, "Limits" and "Malformed HTTP".
-enum Refusal: Error, Hashable, Sendable {
+package enum Refusal: Error, Hashable, Sendable {
     /// Invalid framing or an invalid field; the text says which.
     case malformed(String)
     case methodNotServed

@@ -1,5 +1,5 @@
-import NIOCore
-import RelayAPI
+package import NIOCore
+package import RelayAPI
 
 #if canImport(Glibc)
     import Glibc
@@ -15,7 +15,7 @@ import RelayAPI
 /// handshake. Comparing takes 1/40 of the time of parsing, and everything that the parser and the rules reject was
 /// rejected in the first head. Whatever else a head determines is kept with the `RequestHead` of its plan: the route, and
 /// the credentials with the result of checking them. Confined to its event loop.
-final class RequestHeadCache {
+package final class RequestHeadCache {
     /// Enough for hundreds of clients that reconnect, or take turns on a proxy's connections.
     ///
     /// A connection also holds its own latest head.
@@ -27,12 +27,12 @@ final class RequestHeadCache {
     private var heads = GenerationalCache<Int, CachedRequestHead>(capacity: capacity)
     private let lookups: CacheLookups
 
-    init(lookups: CacheLookups) { self.lookups = lookups }
+    package init(lookups: CacheLookups) { self.lookups = lookups }
 
     /// Returns the head at the start of `buffer` with its position; `nil` if it is unknown or incomplete.
     ///
     /// `latest` is the head of the connection's previous request, which is usually repeated.
-    func match(
+    package func match(
         _ buffer: ByteBuffer,
         from peer: String,
         latest: CachedRequestHead?
@@ -52,7 +52,7 @@ final class RequestHeadCache {
     /// Adds a head that has been parsed; returns `nil` if it must be parsed each time.
     ///
     /// `text` is the text of `plan`, including the final empty line.
-    func add(_ text: ByteBufferView, plan: RequestPlan, from peer: String) -> CachedRequestHead? {
+    package func add(_ text: ByteBufferView, plan: RequestPlan, from peer: String) -> CachedRequestHead? {
         lookups.countMiss()
         guard let head = CachedRequestHead(text, plan: plan, from: peer) else { return nil }
         heads[text.withUnsafeBytes { Self.key($0, head.parts, peer) }] = head
@@ -69,7 +69,7 @@ final class RequestHeadCache {
 }
 
 /// A request head as text and as a plan.
-final class CachedRequestHead: Sendable {
+package final class CachedRequestHead: Sendable {
     /// The positions in a head's text.
     struct Parts {
         /// The part that may differ; empty and at the end if there is none.
@@ -88,10 +88,10 @@ final class CachedRequestHead: Sendable {
         case webSocketKey
     }
 
-    struct Match {
-        var headLength: Int
-        var bodyLength = 0
-        var webSocketKey: String?
+    package struct Match {
+        package var headLength: Int
+        package var bodyLength = 0
+        package var webSocketKey: String?
     }
 
     /// Longer body lengths, and heads so long that another digit could exceed a limit, are left to the parser.
@@ -106,7 +106,7 @@ final class CachedRequestHead: Sendable {
     private let bytes: [UInt8]
 
     /// Returns `nil` for heads that must be parsed each time.
-    init?(_ head: ByteBufferView, plan: RequestPlan, from peer: String) {
+    package init?(_ head: ByteBufferView, plan: RequestPlan, from peer: String) {
         guard plan.isCacheable, head.count <= Self.maximumBytes,
             let parts = head.withUnsafeBytes(Self.parts), parts.end == head.count
         else { return nil }
@@ -122,7 +122,7 @@ final class CachedRequestHead: Sendable {
     }
 
     /// Returns the variable parts of the head at the start of `buffer`; `nil` if it differs or is incomplete.
-    func match(_ buffer: ByteBuffer) -> Match? {
+    package func match(_ buffer: ByteBuffer) -> Match? {
         let variable = parts.variable
         return buffer.withUnsafeReadableBytes { text in
             bytes.withUnsafeBytes { known in

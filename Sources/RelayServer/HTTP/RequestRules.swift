@@ -1,12 +1,12 @@
-import HTTPTypes
+package import HTTPTypes
 import NIOHTTP1
-import RelayAPI
+package import RelayAPI
 
 /// A request's framing, determined from its head.
-struct RequestPlan {
-    var request: APIRequest
+package struct RequestPlan {
+    package var request: APIRequest
     /// The declared length; `nil` for a chunked body, 0 for none.
-    var bodyLength: Int?
+    package var bodyLength: Int?
     var keepAlive: Bool
     /// Whether the client waits for `100 Continue` before it sends the body.
     var expectsContinue: Bool
@@ -14,11 +14,34 @@ struct RequestPlan {
     var requestsUpgrade: Bool
     var isHTTP10: Bool
     /// The purpose of the socket that its path opens; `nil` for other paths.
-    var purpose: SocketPurpose?
+    package var purpose: SocketPurpose?
     /// Whether a head that differs only in the body's length, or in the key of a WebSocket handshake, means the same.
     var isCacheable: Bool
     /// The key of the handshake, in place of that in `request`, if the head was recognized.
     var webSocketKey: String?
+
+    package init(
+        request: APIRequest,
+        bodyLength: Int? = nil,
+        keepAlive: Bool,
+        expectsContinue: Bool,
+        requestsUpgrade: Bool,
+        isHTTP10: Bool,
+        purpose: SocketPurpose? = nil,
+        isCacheable: Bool,
+        webSocketKey: String? = nil
+    ) {
+        self.request = request
+        self.bodyLength = bodyLength
+        self.keepAlive = keepAlive
+        self.expectsContinue = expectsContinue
+        self.requestsUpgrade = requestsUpgrade
+        self.isHTTP10 = isHTTP10
+        self.purpose = purpose
+        self.isCacheable = isCacheable
+        self.webSocketKey = webSocketKey
+    }
+
     /// Whether the body is processed as it arrives.
     var isUpload: Bool { request.intake != nil }
 }
@@ -27,10 +50,16 @@ struct RequestPlan {
 ///
 /// The parser has already rejected duplicate and contradictory lengths, folded lines, bare line feeds, blanks before a
 /// colon, NUL and unknown versions. Pure; the caller passes the client's address. See Reliability.md, "Malformed HTTP".
-struct RequestRules {
+package struct RequestRules {
     let limits: ServerLimits
     let trustedProxies: [AddressRange]
-    var testDoor = false
+    let testDoor: Bool
+
+    package init(limits: ServerLimits, trustedProxies: [AddressRange], testDoor: Bool = false) {
+        self.limits = limits
+        self.trustedProxies = trustedProxies
+        self.testDoor = testDoor
+    }
 
     func plan(_ head: HTTPRequestHead, peer: String) throws(Refusal) -> RequestPlan {
         guard head.version == .http1_1 || head.version == .http1_0 else { throw .versionUnknown }
@@ -123,7 +152,7 @@ struct RequestRules {
     }
 
     /// Returns whether a path may be that of an upload; the upload URL itself decides.
-    func isUpload(_ path: String) -> Bool {
+    package func isUpload(_ path: String) -> Bool {
         guard !path.utf8.starts(with: "/database/".utf8) else { return false }
         var path = path
         return path.withUTF8 { bytes in
@@ -263,7 +292,7 @@ extension HTTPField.Name {
     static let proxyConnection = HTTPField.Name.known("Proxy-Connection")
 
     /// Returns a constant name.
-    static func known(_ name: String) -> HTTPField.Name {
+    package static func known(_ name: String) -> HTTPField.Name {
         guard let made = HTTPField.Name(name) else { preconditionFailure("\(name) is not a field name") }
         return made
     }

@@ -108,7 +108,7 @@ enum ResponseBytes {
 }
 
 /// The text of the `Date` field, formatted at most once per second (RFC 9110, 5.6.7).
-struct DateText {
+package struct DateText {
     private var second: Int64 = .min
     private(set) var text = ""
 
@@ -119,7 +119,7 @@ struct DateText {
         text = Self.format(second)
     }
 
-    static func format(_ second: Int64) -> String {
+    package static func format(_ second: Int64) -> String {
         let days = Int(second.quotientAndFloor(86_400).quotient)
         let rest = Int(second.quotientAndFloor(86_400).remainder)
         let (year, month, day) = civil(days)

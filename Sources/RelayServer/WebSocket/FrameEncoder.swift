@@ -1,12 +1,12 @@
-import NIOCore
+package import NIOCore
 
 /// Encodes WebSocket frames of a server: unfragmented, unmasked, with lengths in their shortest form (RFC 6455, 5.2).
 ///
 /// Not NIO's encoder, because that is a channel handler, encodes a frame for each connection, and gives a payload that
 /// connections share its header in a buffer of its own. A notice is encoded once, and sent with one call each. See
 /// `NIOFrameTests`.
-enum FrameEncoder {
-    enum Opcode: UInt8 {
+package enum FrameEncoder {
+    package enum Opcode: UInt8 {
         case text = 0x1
         case binary = 0x2
         case close = 0x8
@@ -14,7 +14,7 @@ enum FrameEncoder {
         case pong = 0xA
     }
 
-    static func frame(_ opcode: Opcode, _ payload: [UInt8]) -> ByteBuffer {
+    package static func frame(_ opcode: Opcode, _ payload: [UInt8]) -> ByteBuffer {
         var buffer = ByteBuffer()
         buffer.reserveCapacity(payload.count + 10)
         buffer.writeInteger(0x80 | opcode.rawValue)

@@ -21,6 +21,11 @@ package struct FrameReader {
         /// The close code: 1002, 1007 or 1009.
         package var code: UInt16
         package var reason: String
+
+        package init(code: UInt16, reason: String) {
+            self.code = code
+            self.reason = reason
+        }
     }
 
     private struct Frame {
@@ -249,18 +254,20 @@ extension FrameReader.Fault {
 }
 
 /// Validates UTF-8 incrementally, failing at the first invalid byte (RFC 3629; RFC 6455, 8.1).
-struct UTF8Validator {
+package struct UTF8Validator {
     /// The number of continuation bytes that the current sequence still needs.
     private var needed: UInt8 = 0
     /// The range of the next continuation byte, which is narrower after some lead bytes.
     private var lowest: UInt8 = 0x80
     private var highest: UInt8 = 0xBF
 
+    package init() {}
+
     /// Whether no sequence is incomplete; must be true at the end of the text.
-    var isComplete: Bool { needed == 0 }
+    package var isComplete: Bool { needed == 0 }
 
     /// Validates the next bytes; returns `false` at the first invalid byte, after which the value must not be used.
-    mutating func accepts(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    package mutating func accepts(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         while index < bytes.count {
             if needed == 0 {

@@ -1,17 +1,17 @@
 import Crypto
 import HTTPTypes
 import Records
-import RelayAPI
+package import RelayAPI
 
 /// The purpose of a WebSocket.
-enum SocketPurpose: Equatable {
+package enum SocketPurpose: Equatable {
     case notices
     case echo
 
     /// Returns the purpose that a path stands for; `nil` for other paths.
     ///
     /// The path may begin with a prefix that a proxy adds.
-    static func of(path: String, testDoor: Bool) -> SocketPurpose? {
+    package static func of(path: String, testDoor: Bool) -> SocketPurpose? {
         if testDoor, path == "/__echo" { return .echo }
         // Called for every request, so it compares bytes instead of splitting, which would copy.
         var path = path
@@ -29,7 +29,7 @@ enum SocketPurpose: Equatable {
 /// Validates WebSocket handshakes.
 ///
 /// Pure. See RFC 6455, 4.2; Notices.md, "Connecting"; Reliability.md, "WebSocket rules".
-enum WebSocketHandshake {
+package enum WebSocketHandshake {
     static let subprotocol = "zonecast.notices.1"
 
     /// The decision on a handshake.
@@ -69,7 +69,7 @@ enum WebSocketHandshake {
     }
 
     /// The response to a page whose origin is not allowed; each has its own request ID.
-    static var originRefused: SocketRefusal {
+    package static var originRefused: SocketRefusal {
         SocketRefusal(403, "Pages of this origin may not open a socket here.", [:])
     }
 
@@ -79,7 +79,7 @@ enum WebSocketHandshake {
     }
 
     /// Computes the value of `Sec-WebSocket-Accept` (RFC 6455, 1.3).
-    static func accept(_ key: String) -> String {
+    package static func accept(_ key: String) -> String {
         Base64.encode(Array(Insecure.SHA1.hash(data: Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8))))
     }
 
@@ -97,7 +97,7 @@ enum WebSocketHandshake {
 }
 
 /// A rejected handshake: its entry for metrics and logs, and its response.
-struct SocketRefusal {
+package struct SocketRefusal {
     let refusedRequest: RefusedRequest
     private let extra: HTTPFields
 
@@ -108,7 +108,7 @@ struct SocketRefusal {
         self.extra = extra
     }
 
-    var answer: APIResponse {
+    package var answer: APIResponse {
         var headers = extra
         headers[.contentType] = "application/json; charset=UTF-8"
         headers[.requestUUID] = refusedRequest.id
