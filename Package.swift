@@ -106,9 +106,11 @@ var package = Package(
         .ours("Wire", ["Records"], exclude: ["Documentation"]),
         // The relay, from what it decides up to its sockets.
         .ours("RelayCore", ["Records", "Wire"], exclude: ["Documentation"]),
+        // The system's clocks, random numbers, descriptors and files.
+        .ours("RelaySystem", ["Records", "RelayCore", crypto]),
         .ours(
             "RelayStore",
-            ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras],
+            ["CSQLiteSettings", "Records", "Wire", "RelayCore", "RelaySystem", grdb, grdbSQLite, crypto, cryptoExtras],
             exclude: ["Documentation"]
         ),
         .systemLibrary(name: "CSQLiteSettings"),
@@ -120,7 +122,8 @@ var package = Package(
         .ours(
             "RelayServer",
             [
-                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
+                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
+                nioHTTP1,
                 nioExtras, nioSSL,
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto, cryptoExtras,
             ]
@@ -128,7 +131,10 @@ var package = Package(
         // Pages: the operators' console, the demo, zonecast.js; and the management API.
         .ours(
             "RelayConsole",
-            ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", httpTypes, crypto, cryptoExtras],
+            [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", httpTypes,
+                crypto, cryptoExtras,
+            ],
             exclude: ["Web"]
         ),
         // Requests that the relay makes: pushes to devices that sleep, traces to a collector, keys of token issuers.
@@ -170,14 +176,15 @@ var package = Package(
         .ours(
             "ZoneTesting",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "SyncCore",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
+                "SyncCore",
                 httpTypes,
             ]
         ),
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayConsole",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
                 "RelayGateways",
                 "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
@@ -209,11 +216,12 @@ var package = Package(
         .tests("Records", ["TestSupport", "ChildProcesses"]),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
-        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", grdb]),
+        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", grdb]),
         .tests(
             "RelayAPI",
             [
-                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", httpTypes, crypto,
+                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", "RelaySystem", httpTypes,
+                crypto,
                 cryptoExtras,
             ]
         ),
@@ -221,7 +229,8 @@ var package = Package(
             "RelayServer",
             [
                 "TestSupport",
-                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
+                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
+                nioHTTP1,
                 nioWebSocket,
                 nioEmbedded, httpTypes, logging, crypto, cryptoExtras,
             ]
@@ -229,7 +238,8 @@ var package = Package(
         .tests(
             "RelayConsole",
             [
-                "TestSupport", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", httpTypes,
+                "TestSupport", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer",
+                httpTypes,
                 logging, crypto, cryptoExtras,
             ]
         ),
@@ -263,7 +273,8 @@ var package = Package(
             "zonecast",
             [
                 "TestSupport",
-                "Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", "ChildProcesses",
+                "Records", "RelayStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
+                "ChildProcesses",
                 argumentParser,
                 crypto, grdb, logging,
             ]
@@ -295,7 +306,7 @@ var package = Package(
         .target(
             name: "Fuzz",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayConsole",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
                 "RelayGateways",
                 "ZoneKit",
                 nioCore, httpTypes, crypto,
@@ -315,14 +326,17 @@ var package = Package(
         // Disks that fail and lose their power, and what must hold then.
         .target(
             name: "DiskTrials",
-            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", grdb, grdbSQLite, httpTypes],
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", grdb, grdbSQLite, httpTypes,
+            ],
             path: "Tests/DiskTrials",
             swiftSettings: strict
         ),
         .testTarget(
             name: "DiskTests",
             dependencies: [
-                "DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", "MutexForThreadSanitizer", grdb,
+                "DiskTrials", "RelayStore", "RelaySystem", "ZoneKit", "ZoneMirror", "ZoneTesting",
+                "MutexForThreadSanitizer", grdb,
             ],
             swiftSettings: strict
         ),
@@ -332,7 +346,8 @@ var package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "ZoneTesting",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
+                "ZoneTesting",
                 "DiskTrials", grdb, httpTypes, crypto,
             ],
             path: "Tests/Simulation",

@@ -5,6 +5,7 @@ import NIOExtras
 import NIOPosix
 package import RelayAPI
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 import Synchronization
 

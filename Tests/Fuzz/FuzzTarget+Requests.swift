@@ -9,6 +9,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 import Synchronization
 import Wire
 

@@ -5,6 +5,7 @@ import RelayAPI
 import RelayConsole
 import RelayCore
 import RelayStore
+import RelaySystem
 import TestSupport
 import Testing
 

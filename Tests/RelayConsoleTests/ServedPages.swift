@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// Pages as a relay serves them.
 struct ServedPages: Sendable {

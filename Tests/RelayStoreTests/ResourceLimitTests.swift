@@ -1,4 +1,5 @@
 import RelayStore
+import RelaySystem
 import Testing
 
 @Suite struct DescriptorSharesTests {

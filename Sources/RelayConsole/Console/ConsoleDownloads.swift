@@ -5,6 +5,7 @@ package import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// Downloads of backups.

@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// Sign-in of operators: with a one-time link the first time, then with name and password, or with a passkey.
 struct ConsoleSignIn: Sendable {

@@ -4,6 +4,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// Verifies what a browser sends when a passkey is created or used.

@@ -1,5 +1,6 @@
 import RelayAPI
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// Counts open connections in total and per address or network; shared by all event loops.

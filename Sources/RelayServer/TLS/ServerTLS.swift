@@ -3,6 +3,7 @@ import Logging
 import NIOCore
 import NIOSSL
 import RelayStore
+import RelaySystem
 import Synchronization
 import Wire
 

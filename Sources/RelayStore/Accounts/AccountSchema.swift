@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import RelayCore
+import RelaySystem
 
 /// The tables of `relay.sqlite`.
 ///

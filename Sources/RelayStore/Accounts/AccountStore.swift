@@ -3,6 +3,7 @@ import Foundation
 package import GRDB
 package import Records
 package import RelayCore
+package import RelaySystem
 import Synchronization
 
 /// Accounts, sessions and keys, in `relay.sqlite`, which the relay and commands may have open at the same time.

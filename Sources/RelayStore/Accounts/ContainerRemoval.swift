@@ -1,6 +1,7 @@
 import Foundation
 package import Records
 import RelayCore
+package import RelaySystem
 
 /// Deletes a container and its files; no process may have its stores open.
 ///

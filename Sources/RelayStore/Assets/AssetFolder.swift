@@ -3,6 +3,7 @@ import Dispatch
 import Foundation
 package import Records
 package import RelayCore
+package import RelaySystem
 import Synchronization
 
 /// The assets of one container and environment: files named by the hash of their content, in a folder beside the

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 import RelayCore
+import RelaySystem
 
 /// The files of one container and environment, inspected beside a running relay.
 package struct StoreFiles: Sendable {

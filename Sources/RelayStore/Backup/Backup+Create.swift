@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 import RelayCore
+package import RelaySystem
 
 extension Backup {
     /// Creates a backup of a data folder in another one, which may be inside it; a relay may run and write meanwhile.

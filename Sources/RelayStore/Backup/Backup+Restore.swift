@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 import RelayCore
+package import RelaySystem
 
 extension Backup {
     /// How many change numbers a restore skips.

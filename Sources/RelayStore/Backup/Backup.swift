@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 package import Records
+import RelaySystem
 
 /// A backup: a folder with a copy of each SQLite file, the assets that records use, and a manifest.
 ///

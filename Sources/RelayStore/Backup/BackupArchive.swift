@@ -1,4 +1,5 @@
 import Foundation
+import RelaySystem
 
 /// A backup as a tar archive, produced in pieces, with at most a folder's names and one small file in memory.
 ///

@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import Records
 import RelayCore
+import RelaySystem
 
 /// File operations for backups; copies are on disk when the call returns.
 package struct BackupFiles {

@@ -1,5 +1,6 @@
 import Foundation
 package import Records
+package import RelaySystem
 
 /// When a running relay makes backups automatically.
 ///

@@ -1,5 +1,6 @@
 import Foundation
 package import Records
+package import RelaySystem
 
 /// Operators' settings for alerts: limits of their own, and muted rules.
 ///

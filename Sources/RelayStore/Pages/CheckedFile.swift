@@ -1,5 +1,6 @@
 import Foundation
 import GRDBSQLite
+import RelaySystem
 import Synchronization
 
 /// One of SQLite's files in `CheckedVFS`: wraps the system's file and verifies the pages that are read from the disk.

@@ -2,6 +2,7 @@ import CSQLiteSettings
 import Foundation
 package import GRDB
 import GRDBSQLite
+import RelaySystem
 
 /// A SQLite VFS that verifies a checksum of every page; wraps each of the system's files in a `CheckedFile`.
 ///

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import RelaySystem
 import Synchronization
 
 /// Reads every page of a data folder's SQLite files, periodically in a running relay and on demand in `doctor`.

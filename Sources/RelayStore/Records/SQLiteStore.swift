@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 package import RelayCore
+package import RelaySystem
 import Synchronization
 
 /// The records of one container in one environment, stored in one SQLite file.

@@ -2,6 +2,7 @@ import CSQLiteSettings
 import Foundation
 package import GRDB
 import GRDBSQLite
+import RelaySystem
 import Synchronization
 
 /// A store's connections to its SQLite file: one writer, and as many readers as threads read at once.

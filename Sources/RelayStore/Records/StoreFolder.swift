@@ -2,6 +2,7 @@ import Dispatch
 import Foundation
 package import Records
 package import RelayCore
+package import RelaySystem
 import Synchronization
 
 /// The stores of a data folder, `containers/<container>/<environment>.sqlite`, opened on demand.

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
+import RelaySystem
 
 /// The tables of one container's store.
 ///

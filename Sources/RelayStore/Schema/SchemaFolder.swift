@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 package import RelayCore
+package import RelaySystem
 import Synchronization
 
 /// A container's schemas in a data folder, for commands that run beside a relay.

@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import GRDB
 import Records
+package import RelaySystem
 
 /// Moves a data folder to another place: another disk, file system or network mount.
 ///

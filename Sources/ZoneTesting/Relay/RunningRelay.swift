@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// One run of a relay, from start to stop.

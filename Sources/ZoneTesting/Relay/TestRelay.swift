@@ -3,7 +3,8 @@ import HTTPTypes
 import Records
 package import RelayAPI
 import RelayCore
-package import RelayStore
+import RelayStore
+package import RelaySystem
 import Synchronization
 public import ZoneKit
 

@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 
 /// `zonecast alert`: shows and configures alerts.
 struct AlertCommand: AsyncParsableCommand {

@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast container`: manages containers, each with both environments.
 struct ContainerCommand: ParsableCommand {

@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 
 /// `zonecast log`: shows a relay's log and the audit log.
 struct LogCommand: ParsableCommand {

@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast token`: manages credentials, with which apps, servers and remote programs call the relay.
 struct TokenCommand: ParsableCommand {

@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast upgrade`: what an upgrade to this version does to a data folder.
 struct UpgradeCommand: ParsableCommand {

@@ -1,5 +1,6 @@
 import Foundation
 import RelayStore
+import RelaySystem
 
 /// Sets keys in a configuration file and preserves everything else in it.
 struct ConfigurationEdit {

@@ -5,6 +5,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 
 /// All settings of `zonecast serve`, with their defaults.
 struct ServeSettings: Sendable {

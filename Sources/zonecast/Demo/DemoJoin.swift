@@ -4,6 +4,7 @@ import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 
 /// `zonecast demo --join`: a relay on the local network that an audience enters with a PIN.
 ///

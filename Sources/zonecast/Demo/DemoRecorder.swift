@@ -1,5 +1,6 @@
 import Foundation
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// A recording of the panes: `.cast` for asciinema's player (version 2), or an animated `.svg`.

@@ -1,6 +1,7 @@
 import Foundation
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// The settings that all clients of a demo share.

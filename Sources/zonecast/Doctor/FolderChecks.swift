@@ -5,6 +5,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 
 /// The checks of a data folder; they work with and without a running relay.
 struct FolderChecks: Sendable {

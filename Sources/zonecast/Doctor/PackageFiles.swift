@@ -1,6 +1,7 @@
 import Configuration
 import Foundation
 import RelayStore
+import RelaySystem
 
 /// Paths of the Debian package and of systemd for the relay's service.
 enum PackageFiles {

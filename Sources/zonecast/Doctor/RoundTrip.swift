@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// The credentials with which the doctor saves and fetches.
 struct DoctorCredentials: Sendable {

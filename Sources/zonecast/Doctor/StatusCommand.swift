@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import RelayCore
 import RelayStore
+import RelaySystem
 import ZoneKit
 
 /// `zonecast status`: one screen about a data folder and the relay that runs on it.

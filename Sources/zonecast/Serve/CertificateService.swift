@@ -6,6 +6,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 
 /// Obtains and renews the relay's certificate, and serves port 80 for the certificate authority's checks.

@@ -6,6 +6,7 @@ import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 import Synchronization
 

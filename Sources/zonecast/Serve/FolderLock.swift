@@ -1,6 +1,7 @@
 import Foundation
 import Records
 import RelayStore
+import RelaySystem
 
 /// An exclusive lock on a data folder, held by one relay or by a command that changes data the relay caches.
 ///

@@ -5,6 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 import Synchronization
 

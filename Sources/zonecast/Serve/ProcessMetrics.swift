@@ -2,6 +2,7 @@ import Foundation
 import RelayAPI
 import RelayServer
 import RelayStore
+import RelaySystem
 
 extension RelayMetrics {
     /// Registers metrics of connections, notices and stores.

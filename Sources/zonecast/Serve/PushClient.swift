@@ -7,6 +7,7 @@ import NIOSSL
 import RelayAPI
 import RelayGateways
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 
 /// The HTTP client for push services, from the relay's start to its stop.

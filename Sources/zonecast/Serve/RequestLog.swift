@@ -6,6 +6,7 @@ import RelayAPI
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 import Synchronization
 
 /// Logs a line for each request, or for each refused one, with its request ID and nothing private.

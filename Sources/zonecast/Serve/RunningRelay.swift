@@ -8,6 +8,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 import UnixSignals
 

@@ -5,6 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 
 /// The file with which a command gets single stores of a running relay: `store.request` in the data folder.

@@ -10,6 +10,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 import RelayStore
+import RelaySystem
 import ServiceLifecycle
 
 /// The `traces` keys of the configuration.

@@ -2,6 +2,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// The exit codes of the command.
 ///

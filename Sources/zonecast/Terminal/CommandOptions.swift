@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// The options that select the data folder and the output format.
 struct FolderOptions: ParsableArguments {

@@ -1,5 +1,6 @@
 import Foundation
 import RelayStore
+import RelaySystem
 import Synchronization
 import Wire
 

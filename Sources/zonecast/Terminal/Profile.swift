@@ -1,5 +1,6 @@
 import Foundation
 import RelayStore
+import RelaySystem
 
 /// A relay's address and credentials, saved for later commands in `~/.config/zonecast/profiles.json`, readable only by
 /// its owner.

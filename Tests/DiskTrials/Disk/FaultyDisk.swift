@@ -1,5 +1,5 @@
 import Foundation
-package import RelayStore
+package import RelaySystem
 import Synchronization
 
 /// A simulated disk for one folder that fails on demand and can lose power.

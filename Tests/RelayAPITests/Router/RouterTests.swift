@@ -5,6 +5,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 import Testing
 

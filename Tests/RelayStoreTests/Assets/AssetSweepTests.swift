@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 import TestSupport
 import Testing

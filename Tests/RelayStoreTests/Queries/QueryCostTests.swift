@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 import TestSupport
 import Testing

@@ -3,6 +3,7 @@ import GRDB
 import RelayCore
 import RelayServer
 import RelayStore
+import RelaySystem
 import TestSupport
 import Testing
 

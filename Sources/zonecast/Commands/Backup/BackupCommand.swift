@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast backup`: backups of a data folder, made while the relay runs.
 struct BackupCommand: ParsableCommand {

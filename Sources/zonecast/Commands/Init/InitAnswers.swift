@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayStore
+import RelaySystem
 
 /// The inputs of `zonecast init`.
 struct InitAnswers {

@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast init`: creates everything a relay needs before its first start.
 struct InitCommand: AsyncParsableCommand {

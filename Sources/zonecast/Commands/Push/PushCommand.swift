@@ -7,6 +7,7 @@ import RelayAPI
 import RelayCore
 import RelayGateways
 import RelayStore
+import RelaySystem
 
 /// `zonecast push`: shows and configures push services and devices.
 struct PushCommand: AsyncParsableCommand {

@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 import Wire
 
 /// `zonecast share`: manages shares, participants and permissions.

@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast asset`: lists, verifies and removes assets.
 struct AssetCommand: ParsableCommand {

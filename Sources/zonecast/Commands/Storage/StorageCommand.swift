@@ -3,6 +3,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import RelaySystem
 
 /// `zonecast storage`: shows, compacts and copies the files of a data folder.
 struct StorageCommand: ParsableCommand {

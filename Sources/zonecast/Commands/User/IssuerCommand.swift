@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayGateways
 import RelayStore
+import RelaySystem
 import Wire
 
 /// `zonecast user issuer`: manages the issuers whose identity tokens (JWT) a container accepts for sign-in.

@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import ZoneKit
 
 /// `zonecast user operator`: manages the operators of the console.

@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import Wire
 
 /// `zonecast user`: manages accounts, which belong to the relay and not to a container.

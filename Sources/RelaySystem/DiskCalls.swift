@@ -39,22 +39,22 @@ package struct DiskCalls: Sendable {
     )
 
     /// A call that failed.
-    struct Failure: Error, CustomStringConvertible {
-        var call: String
-        var number: Int32
+    package struct Failure: Error, CustomStringConvertible {
+        package var call: String
+        package var number: Int32
 
-        init(_ call: String) {
+        package init(_ call: String) {
             self.call = call
             number = errno
         }
 
-        var description: String { "\(call): \(String(cString: strerror(number)))" }
+        package var description: String { "\(call): \(String(cString: strerror(number)))" }
     }
 
     /// Creates the folders from `root`, which exists, down to `path`; returns when all names are on disk.
     ///
     /// Flushes existing folders too: the process that created them may have ended before it did.
-    func makeFolders(_ path: String, within root: String) throws {
+    package func makeFolders(_ path: String, within root: String) throws {
         guard path.count > root.count else { return }
         let parent = (path as NSString).deletingLastPathComponent
         try makeFolders(parent, within: root)
@@ -66,7 +66,7 @@ package struct DiskCalls: Sendable {
     ///
     /// A flush alone is not enough: after a failed one the system treats the unwritten pages as clean, and returns
     /// their content until it needs the memory. Does nothing if there is no such file.
-    func rewrite(_ path: String) throws {
+    package func rewrite(_ path: String) throws {
         let descriptor = open(path, O_RDWR | O_CLOEXEC)
         guard descriptor >= 0 else {
             guard errno == ENOENT else { throw Failure("open") }
@@ -89,7 +89,7 @@ package struct DiskCalls: Sendable {
     }
 
     /// Returns when the file, or the names in the folder, are on disk.
-    func flush(_ path: String) throws {
+    package func flush(_ path: String) throws {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Failure("open") }
         defer { close(descriptor) }

@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// Identifies a file and its version without reading it: differs for another file of that name, and after a write.
 package struct FileVersion: Hashable, Sendable {
@@ -20,7 +20,7 @@ package struct FileVersion: Hashable, Sendable {
 
 extension stat {
     /// The modification time.
-    var modified: timespec {
+    package var modified: timespec {
         #if canImport(Darwin)
             st_mtimespec
         #else

@@ -35,7 +35,7 @@ package enum Descriptors {
     /// Whether something could probably not be opened because too few descriptors are left.
     ///
     /// Costs time in proportion to the open ones: use it after a failure only.
-    static var areShort: Bool { count.map { $0 >= limit - few } ?? true }
+    package static var areShort: Bool { count.map { $0 >= limit - few } ?? true }
 }
 
 /// Divides a process's descriptors between stores and connections, so that neither can starve the other.

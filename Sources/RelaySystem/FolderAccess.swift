@@ -1,6 +1,4 @@
 import Foundation
-import GRDB
-import RelayCore
 
 /// Explanations and remedies for errors with a folder or a disk.
 package enum FolderAccess {
@@ -51,31 +49,9 @@ package enum FolderAccess {
     }
 
     /// Returns the system's description of an error number, and what to do if the disk is full.
-    static func words(_ number: Int32) -> String {
+    package static func words(_ number: Int32) -> String {
         let isFull = [ENOSPC, EDQUOT].contains(number)
         return String(cString: strerror(number)) + (isFull ? ". \(remedy(number))" : ".")
-    }
-
-    /// Returns a description of an error with a file, without the SQL statement.
-    static func words(for error: any Error) -> String {
-        if let error = error as? DiskCalls.Failure { return "\(error.call): \(words(error.number))" }
-        guard let error = error as? DatabaseError else { return reason(error) + "." }
-        switch error.resultCode {
-        // SQLite needs a little disk space beside a file even to read it.
-        case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
-            return "the disk is full. Free space on it."
-        case .SQLITE_READONLY: return "it cannot be written; its disk may be mounted read-only."
-        default: break
-        }
-        return (error.message ?? "SQLite error \(error.resultCode.rawValue)") + "."
-    }
-}
-
-extension DirectoryError {
-    /// Creates the error for a file.
-    init(_ error: any Error, in file: String) {
-        let words = FolderAccess.words(for: error)
-        self = StoreFailure.isDamage(error) ? .damaged(file) : .unavailable("\(file): \(words)")
     }
 }
 
