@@ -122,7 +122,7 @@ var package = Package(
         .ours(
             "RelayServer",
             [
-                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
+                "CZlib", "Records", "Wire", "RelayCore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
                 nioHTTP1,
                 nioExtras, nioSSL,
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto, cryptoExtras,
@@ -132,7 +132,7 @@ var package = Package(
         .ours(
             "RelayConsole",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", httpTypes,
+                "Records", "Wire", "RelayCore", "RelaySystem", "RelayAPI", "RelayServer", httpTypes,
                 crypto, cryptoExtras,
             ],
             exclude: ["Web"]
@@ -188,7 +188,6 @@ var package = Package(
                 "RelayGateways",
                 "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
-                grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
             swiftSettings: strict
@@ -273,7 +272,7 @@ var package = Package(
             "zonecast",
             [
                 "TestSupport",
-                "Records", "RelayStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
+                "Records", "RelayCore", "RelayStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
                 "ChildProcesses",
                 argumentParser,
                 crypto, grdb, logging,

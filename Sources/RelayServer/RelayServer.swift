@@ -4,7 +4,7 @@ package import NIOCore
 import NIOExtras
 import NIOPosix
 package import RelayAPI
-import RelayStore
+import RelayCore
 import RelaySystem
 import ServiceLifecycle
 import Synchronization

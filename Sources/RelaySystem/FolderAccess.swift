@@ -1,4 +1,5 @@
 import Foundation
+package import RelayCore
 
 /// Explanations and remedies for errors with a folder or a disk.
 package enum FolderAccess {
@@ -52,6 +53,13 @@ package enum FolderAccess {
     package static func words(_ number: Int32) -> String {
         let isFull = [ENOSPC, EDQUOT].contains(number)
         return String(cString: strerror(number)) + (isFull ? ". \(remedy(number))" : ".")
+    }
+}
+
+extension BackupFailure {
+    /// The failure for a folder that contains no relay data, or that the caller may not access.
+    package static func noData(in folder: String) -> BackupFailure {
+        .nothingThere(folder, refusal: FolderAccess.refusal(folder))
     }
 }
 

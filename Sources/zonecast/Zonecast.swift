@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import RelayStore
+import RelayCore
 
 /// The `zonecast` command: the relay server and its tools.
 struct Zonecast: AsyncParsableCommand {

@@ -414,6 +414,7 @@ private final class FuzzConsole: Sendable {
         // The console must not write anything, so the data folder does not exist.
         let nowhere = "/dev/null/zonecast"
         let parts = ConsoleParts(
+            home: FolderHome(nowhere),
             accounts: accounts,
             stores: stores,
             relay: relay,

@@ -59,6 +59,7 @@ final class ConsoleWorld: Sendable {
         )
         recent = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: time.now)
         let parts = ConsoleParts(
+            home: FolderHome(folder),
             accounts: accounts,
             stores: stores,
             relay: relay,

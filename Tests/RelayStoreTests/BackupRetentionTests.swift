@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import RelayCore
 import RelayStore
 import Testing
 

@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Records
 import RelayAPI
+import RelayCore
 import RelayStore
 import Synchronization
 import ZoneKit

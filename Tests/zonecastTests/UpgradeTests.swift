@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import RelayCore
 import RelayStore
 import TestSupport
 import Testing

@@ -3,7 +3,6 @@ import HTTPTypes
 package import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 
 /// The operator's console: its pages at `/console/`, and their API at `/console/api/`.
 ///

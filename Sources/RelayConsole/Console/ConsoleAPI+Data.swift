@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 
 /// Zones, and the change feed of one: authors, times and sizes, but no record contents.
 extension ConsoleAPI {
@@ -14,7 +13,7 @@ extension ConsoleAPI {
             let before = call["before"].flatMap { UInt64($0) } ?? .max
             let words = call["words"] ?? ""
             let rows =
-                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+                try call.parts.stores.survey(home) { survey throws(RelayError) in
                     try survey.zones(with: words, before: before, limit: limit)
                 } ?? []
             return ["zones": rows.map { ZoneAnswer($0) }]
@@ -63,7 +62,7 @@ extension ConsoleAPI {
             let zone = try NamedZone(call).id
             guard let store = try call.parts.stores.existingStore(of: home) else { throw RelayError.zoneNotFound }
             let limit = call.number("limit", in: 1...200, else: 50)
-            return try store.survey { survey throws(RelayError) in
+            let answer = try call.parts.stores.survey(home) { survey throws(RelayError) in
                 guard let found = try survey.zone(zone) else { throw .zoneNotFound }
                 return FeedAnswer(
                     token: FeedAnswer.token(of: found, epoch: store.epoch),
@@ -72,6 +71,8 @@ extension ConsoleAPI {
                     records: try survey.tail(of: found, limit: limit).map { FeedAnswer.Row($0, in: zone) }
                 )
             }
+            guard let answer else { throw RelayError.zoneNotFound }
+            return answer
         },
         .post("changes/since") { call in
             let home = try call.home()
@@ -130,12 +131,12 @@ extension ConsoleAPI {
         var sharing: String
         var tracksChanges: Bool
 
-        init(_ row: StoreSurvey.ZoneRow) {
+        init(_ row: SurveyedZone) {
             zoneName = row.id.zoneName
             owner = row.id.owner.recordName
             database = row.id.owner == Zone.publicOwner ? "public" : "private"
-            records = min(row.records, StoreSurvey.countBound)
-            isMore = row.records > StoreSurvey.countBound
+            records = min(row.records, SurveyedZone.countBound)
+            isMore = row.records > SurveyedZone.countBound
             recordBytes = row.use.records
             assetBytes = row.use.assets
             lastChange = row.lastChange
@@ -223,8 +224,8 @@ extension ConsoleAPI {
         .get("shares") { call in
             let home = try call.home()
             let rows =
-                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
-                    try survey.shares(limit: 200)
+                try call.parts.stores.survey(home) { survey throws(RelayError) in
+                    try survey.shares(limit: 200, id: nil)
                 } ?? []
             return ["shares": rows.map { ShareAnswer($0) }]
         },
@@ -273,7 +274,7 @@ extension ConsoleAPI {
         var publicPermission: String
         var participants: [Participant]
 
-        init(_ row: StoreSurvey.ShareRow) {
+        init(_ row: SurveyedShare) {
             id = row.id
             zone = row.zone.zoneName
             owner = row.zone.owner.recordName
@@ -304,14 +305,14 @@ private struct ConsoleShareEdit {
     let ask: Ask
     private let call: ConsoleCall
     private let home: ContainerEnvironment
-    private let row: StoreSurvey.ShareRow
+    private let row: SurveyedShare
 
     init(_ call: ConsoleCall) throws {
         self.call = call
         home = try call.home()
         let ask = try call.body(Ask.self)
         let rows =
-            try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+            try call.parts.stores.survey(home) { survey throws(RelayError) in
                 try survey.shares(limit: 1, id: ask.id)
             } ?? []
         guard let row = rows.first else { throw ConsoleRefusal("This share no longer exists.", status: 404) }
@@ -448,7 +449,7 @@ extension ConsoleAPI {
         var largest: [Int64]
 
         init(_ call: ConsoleCall) throws {
-            let files = try StoreFiles(of: try call.home(), in: call.parts.facts.data)
+            let files = try call.parts.home.upkeep.files(of: try call.home())
             let all = files?.assets ?? []
             let unusedOnes = all.filter { !$0.isUsed }
             count = all.count

@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 
 /// User accounts and their sessions.
 extension ConsoleAPI {
@@ -278,7 +277,7 @@ extension ConsoleAPI {
         .get("subscriptions") { call in
             let home = try call.home()
             let rows =
-                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+                try call.parts.stores.survey(home) { survey throws(RelayError) in
                     try survey.subscriptions(limit: 500)
                 } ?? []
             return ["subscriptions": rows.map { SubscriptionAnswer($0) }]
@@ -331,7 +330,7 @@ extension ConsoleAPI {
         var recordType: String?
         var firesOnce: Bool
 
-        init(_ row: StoreSurvey.UserSubscriptionRow) {
+        init(_ row: SurveyedSubscription) {
             user = row.user.recordName
             database = row.scope.pathName
             id = row.subscription.id

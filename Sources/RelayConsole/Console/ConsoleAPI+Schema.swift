@@ -2,7 +2,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Wire
 
 /// Record types, indexes, roles, and promotion to production.
@@ -12,7 +11,7 @@ extension ConsoleAPI {
             let home = try call.home()
             let schema = try schemas(call, home).schema(of: home.environment)
             let counts =
-                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+                try call.parts.stores.survey(home) { survey throws(RelayError) in
                     try survey.publicCounts(upTo: SchemaAnswer.countBound)
                 } ?? [:]
             return SchemaAnswer(schema, counts: counts)
@@ -72,8 +71,8 @@ extension ConsoleAPI {
         },
     ]
 
-    private static func schemas(_ call: ConsoleCall, _ home: ContainerEnvironment) -> SchemaFolder {
-        SchemaFolder(folder: call.parts.facts.data, container: home.container)
+    private static func schemas(_ call: ConsoleCall, _ home: ContainerEnvironment) -> any ContainerSchemas {
+        call.parts.home.schemas(of: home.container)
     }
 
     private static func change(_ ask: Membership, _ call: ConsoleCall, _ home: ContainerEnvironment) throws {
@@ -376,7 +375,7 @@ struct IndexAnswer: Encodable {
         let home = try call.home()
         let parts = call.parts
         since = parts.facts.started
-        let schema = try SchemaFolder(folder: parts.facts.data, container: home.container).schema(of: home.environment)
+        let schema = try parts.home.schemas(of: home.container).schema(of: home.environment)
         var counts = Dictionary(
             uniqueKeysWithValues: parts.relay.queryUse.counts(of: home).map {
                 (Place(recordType: $0.key.recordType, mark: $0.key.mark), $0.value)
@@ -397,9 +396,9 @@ struct IndexAnswer: Encodable {
             .sorted { ($0.recordType, $0.field) < ($1.recordType, $1.field) }
         self.rows = rows
         made =
-            try parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+            try parts.stores.survey(home) { survey throws(RelayError) in
                 try survey.indexes(upTo: Self.countBound)
-            }.map {
+            }?.map {
                 Made(
                     recordType: $0.recordType,
                     target: $0.target,

@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 
 /// The API of the console's pages, below `/console/api/`.
 enum ConsoleAPI {
@@ -91,20 +90,19 @@ extension ConsoleAPI {
             connections = parts.hub.connectionCount
             devices = parts.hub.devices(in: home, limit: 0).count
             totals = TotalsAnswer(
-                try parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
+                try parts.stores.survey(home) { survey throws(RelayError) in
                     try survey.totals()
                 } ?? .init()
             )
             lastHour = TelemetrySummary.sum(parts.telemetry.lastHour())
-            let folder = BackupSchedule(of: parts.facts.data)
-            let place = folder?.folder ?? BackupSchedule.standardFolder(of: parts.facts.data)
-            let all = Backup.all(in: place, at: parts.time.now())
+            let schedule = parts.home.backups.knownSchedule
+            let all = parts.home.backups.all(in: parts.home.backups.currentFolder, at: parts.time.now())
             backups = Backups(
                 count: all.count,
                 latest: all.last?.manifest.made,
-                schedule: folder?.interval.rawValue
+                schedule: schedule?.interval.rawValue
             )
-            let schemas = SchemaFolder(folder: parts.facts.data, container: home.container)
+            let schemas = parts.home.schemas(of: home.container)
             let development = try schemas.schema(of: .development)
             schemaChanges = try schemas.promoting(applies: false).difference.changes.count
             audit = try parts.accounts.auditEntries(limit: 6).map { AuditAnswer($0) }
@@ -112,7 +110,7 @@ extension ConsoleAPI {
             findings = parts.runChecks?() ?? []
             steps = []
             steps = try steps(call, home, hasTypes: development.types.count > 1)
-            problems = problems(at: parts.time.now(), folder)
+            problems = problems(at: parts.time.now(), schedule)
         }
 
         private func problems(at now: Timestamp, _ schedule: BackupSchedule?) -> [String] {
@@ -159,7 +157,7 @@ extension ConsoleAPI {
         var shares: Int
         var subscriptions: Int
 
-        init(_ totals: StoreSurvey.Totals) {
+        init(_ totals: StoreTotals) {
             users = totals.users
             zones = totals.zones
             recordBytes = totals.use.records
@@ -227,22 +225,23 @@ extension ConsoleAPI {
 /// Backups, configuration and audit log.
 extension ConsoleAPI {
     static let upkeep: [ConsoleRoute] = [
-        .get("backups") { BackupsAnswer($0.parts.facts.data, at: $0.parts.time.now()) },
+        .get("backups") { BackupsAnswer($0.parts.home.backups, at: $0.parts.time.now()) },
         .post("backups/create") { call in
-            let (data, now) = (call.parts.facts.data, call.parts.time.now())
+            let (backups, now) = (call.parts.home.backups, call.parts.time.now())
             // The audit entry is written even if the client no longer waits for the response.
             return try await BackgroundQueue.run(.utility) {
-                let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
+                let backup = try backups.create(in: backups.currentFolder, now: now) { _ in }
                 try call.note("backup.create", backup.name)
-                return BackupAnswer(backup)
+                return BackupAnswer(backup, in: backups)
             }
         },
         .post("backups/verify") { call in
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
             let (backup, now) = (try backup(name, call.parts), call.parts.time.now())
+            let backups = call.parts.home.backups
             return try await BackgroundQueue.run(.utility) {
-                let faults = backup.verify(now: now)
+                let faults = backups.verify(backup, now: now) { _ in }
                 try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
                 return ["faults": faults]
             }
@@ -250,17 +249,17 @@ extension ConsoleAPI {
         .post("backups/schedule") { call in
             struct Request: Decodable { var interval: String, keep: Int }
             let ask = try call.body(Request.self)
-            let data = call.parts.facts.data
+            let backups = call.parts.home.backups
             if ask.interval == "off" {
-                BackupSchedule.remove(from: data)
+                try backups.setSchedule(nil)
             } else {
                 guard let interval = BackupSchedule.Interval(rawValue: ask.interval),
                     BackupSchedule.keepRange.contains(ask.keep)
                 else { throw ConsoleRefusal("Choose hourly, daily or weekly, and keep 1 to 1000 backups.") }
-                try BackupSchedule(interval, keep: ask.keep, folder: BackupsAnswer.folder(of: data)).save(to: data)
+                try backups.setSchedule(BackupSchedule(interval, keep: ask.keep, folder: backups.currentFolder))
             }
             try call.note("backup.schedule", ask.interval)
-            return BackupsAnswer(data, at: call.parts.time.now())
+            return BackupsAnswer(backups, at: call.parts.time.now())
         },
         .get("configuration") { call in ["settings": call.parts.facts.settings] },
         .get("audit") { call in
@@ -304,8 +303,8 @@ extension ConsoleAPI {
     /// Returns the backup with this name in the list.
     static func backup(_ name: String, _ parts: ConsoleParts) throws -> Backup {
         guard !name.contains("/") else { throw ConsoleRefusal("Choose a backup from the list.") }
-        let folder = BackupsAnswer.folder(of: parts.facts.data)
-        guard let backup = Backup.all(in: folder).first(where: { $0.name == name }) else {
+        let backups = parts.home.backups
+        guard let backup = backups.all(in: backups.currentFolder).first(where: { $0.name == name }) else {
             throw BackupFailure.missing(name)
         }
         return backup
@@ -334,7 +333,7 @@ extension ConsoleAPI {
         var verified: Int64?
         var faults: Int?
 
-        init(_ backup: Backup) {
+        init(_ backup: Backup, in backups: any Backups) {
             name = backup.name
             made = backup.manifest.made
             bytes = backup.bytes
@@ -342,7 +341,7 @@ extension ConsoleAPI {
             records = backup.manifest.records
             assets = backup.manifest.assets
             missingAssets = backup.manifest.lackedAssets
-            let verdict = backup.verdict
+            let verdict = backups.verdict(on: backup)
             verified = verdict?.at
             faults = verdict?.faults
         }
@@ -356,17 +355,13 @@ extension ConsoleAPI {
         var next: Int64?
         var backups: [BackupAnswer]
 
-        init(_ data: String, at now: Timestamp) {
-            let schedule = BackupSchedule(of: data)
-            folder = Self.folder(of: data)
+        init(_ store: any Backups, at now: Timestamp) {
+            let schedule = store.knownSchedule
+            folder = store.currentFolder
             interval = schedule?.interval.rawValue
             keep = schedule?.keep
-            backups = Backup.all(in: folder, at: now).map { BackupAnswer($0) }.reversed()
+            backups = store.all(in: folder, at: now).map { BackupAnswer($0, in: store) }.reversed()
             next = schedule.flatMap { schedule in backups.first.map { $0.made + schedule.interval.milliseconds } }
-        }
-
-        static func folder(of data: String) -> String {
-            BackupSchedule(of: data)?.folder ?? BackupSchedule.standardFolder(of: data)
         }
     }
 }
@@ -448,9 +443,8 @@ extension ConsoleAPI {
             let configured = call.parts.facts.limits.quota
             let own = try call.parts.accounts.quota(of: home)
             let quota = configured.replaced(by: own)
-            let report = try StorageReport(
-                folder: call.parts.facts.data,
-                home: home,
+            let report = try call.parts.home.upkeep.report(
+                on: home,
                 month: CalendarMonth(of: call.parts.time.now()),
                 naming: 100
             )

@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 
 /// Why the console refused a request: a sentence for the operator.
 package struct ConsoleRefusal: Error, Encodable {

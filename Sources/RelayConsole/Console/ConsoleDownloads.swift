@@ -4,7 +4,6 @@ import HTTPTypes
 package import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import Synchronization
 
@@ -56,7 +55,11 @@ struct ConsoleDownloads: Sendable {
         let backup = try ConsoleAPI.backup(requested.name, parts)
         try await guardian.confirm(person, requested.password, parts.accounts, from: request.remoteAddress)
         let ticket = guardian.tickets.issue(for: backup.name, to: secret, at: parts.time.now())
-        return DownloadTicket(ticket: ticket, bytes: try BackupArchive(backup).length, file: backup.name + ".tar")
+        return DownloadTicket(
+            ticket: ticket,
+            bytes: try parts.home.backups.stream(backup).length,
+            file: backup.name + ".tar"
+        )
     }
 
     private func send() throws -> APIResponse {
@@ -66,7 +69,7 @@ struct ConsoleDownloads: Sendable {
             throw ConsoleRefusal("This address was already used or has expired. Start the download again.", status: 404)
         }
         let backup = try ConsoleAPI.backup(name, parts)
-        let archive = try BackupArchive(backup)
+        let archive = try parts.home.backups.stream(backup)
         try parts.accounts.note(
             AuditEntry(
                 at: parts.time.now(),
@@ -126,10 +129,10 @@ package final class DownloadTickets: Sendable {
 
 /// Streams an archive as a response body.
 private final class ArchiveParts: BodyParts {
-    private let archive: Mutex<BackupArchive>
+    private let archive: Mutex<any BackupStream>
     let length: Int64
 
-    init(_ archive: BackupArchive) {
+    init(_ archive: any BackupStream) {
         length = archive.length
         self.archive = Mutex(archive)
     }

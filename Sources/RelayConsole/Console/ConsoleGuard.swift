@@ -4,7 +4,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Synchronization
 
 /// Protects the console against unauthenticated callers, cross-site requests and password guessing.
@@ -92,7 +91,7 @@ package final class ConsoleGuard: Sendable {
     func confirm(
         _ person: Operator,
         _ password: String,
-        _ accounts: AccountStore,
+        _ accounts: any OperatorDirectory,
         from address: String
     ) async throws {
         try charge(name: person.name, from: address)

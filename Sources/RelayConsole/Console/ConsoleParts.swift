@@ -1,12 +1,12 @@
 package import RelayAPI
 package import RelayCore
 package import RelayServer
-package import RelayStore
 
 /// The services of the running relay that the console uses.
 package struct ConsoleParts: Sendable {
-    package var accounts: AccountStore
-    package var stores: StoreFolder
+    package var home: any RelayHome
+    package var accounts: any AccountDirectory
+    package var stores: any ServedStores
     package var relay: Relay
     package var hub: NoticeHub
     package var metrics: RelayMetrics
@@ -39,8 +39,9 @@ package struct ConsoleParts: Sendable {
     }
 
     package init(
-        accounts: AccountStore,
-        stores: StoreFolder,
+        home: any RelayHome,
+        accounts: any AccountDirectory,
+        stores: any ServedStores,
         relay: Relay,
         hub: NoticeHub,
         metrics: RelayMetrics,
@@ -52,6 +53,7 @@ package struct ConsoleParts: Sendable {
         push: (any PushGateway)? = nil,
         runChecks: (@Sendable () -> [Finding])? = nil
     ) {
+        self.home = home
         self.accounts = accounts
         self.stores = stores
         self.relay = relay

@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 
 /// Passkeys of operators, which replace the password at sign-in; adding one requires the password.
 struct ConsolePasskeys: Sendable {

@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// Sign-in of operators: with a one-time link the first time, then with name and password, or with a passkey.

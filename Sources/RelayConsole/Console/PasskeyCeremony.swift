@@ -3,7 +3,6 @@ import CryptoExtras
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 import Synchronization
 

@@ -1,6 +1,5 @@
 import Records
 import RelayCore
-import RelayStore
 
 /// Deletes a user: disables the account, leaves other users' shares, deletes all zones, then deletes the account.
 ///

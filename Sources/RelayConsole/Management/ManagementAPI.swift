@@ -4,7 +4,6 @@ import Records
 package import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import Synchronization
 import Wire
 
@@ -99,7 +98,7 @@ package struct ManagementAPI: Sendable {
     }
 
     private func text(_ container: ContainerID, _ environment: Records.Environment) throws -> APIResponse {
-        let schema = try SchemaFolder(folder: parts.facts.data, container: container).schema(of: environment)
+        let schema = try parts.home.schemas(of: container).schema(of: environment)
         var response = APIResponse(status: .ok, body: Array(SchemaPrinter.text(of: schema).utf8))
         response.headers[.contentType] = "text/plain; charset=utf-8"
         return response

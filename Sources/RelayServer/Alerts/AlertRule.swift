@@ -1,6 +1,6 @@
 import Foundation
 package import Records
-import RelayStore
+package import RelayCore
 
 /// A condition that the relay checks: when it becomes an alert, and what an operator can do about it.
 package struct AlertRule: Sendable {
@@ -160,19 +160,19 @@ package struct AlertReading: Sendable {
     /// - Parameters:
     ///   - telemetry: The figures of the last hour.
     ///   - metrics: Current gauges.
-    ///   - data: The data folder: its backups and the operators' own limits.
+    ///   - home: The relay's data: its backups and the operators' own limits.
     ///   - started: Start of the relay, in milliseconds since 1970-01-01 UTC.
     ///   - now: The current time.
     /// - Returns: One reading per rule, in the order of `AlertRule.all`.
     package static func all(
         _ telemetry: Telemetry,
         _ metrics: RelayMetrics,
-        data: String,
+        home: any RelayHome,
         started: Int64,
         now: Timestamp
     ) -> [AlertReading] {
         // `AlertOverridesCheck` reports a file that cannot be read; the default limits hold meanwhile.
-        let book = (try? AlertOverrides.read(from: data)) ?? AlertOverrides()
+        let book = (try? home.alertOverrides()) ?? AlertOverrides()
         func reading(
             _ rule: AlertRule,
             _ value: Double?,
@@ -197,7 +197,7 @@ package struct AlertReading: Sendable {
                 most: gauges["zonecast_process_max_descriptors"].map { (Double($0) * 0.9).rounded(.down) }
             ),
             reading(.writerQueue, gauges["zonecast_writer_queue"].map { Double($0) }),
-            reading(.backup, backupAge(data, started: started, now: now)),
+            reading(.backup, backupAge(home.backups, started: started, now: now)),
         ]
     }
 
@@ -209,10 +209,9 @@ package struct AlertReading: Sendable {
     }
 
     /// Days since the latest backup.
-    private static func backupAge(_ data: String, started: Int64, now: Timestamp) -> Double {
-        let folder = BackupSchedule(of: data)?.folder ?? BackupSchedule.standardFolder(of: data)
+    private static func backupAge(_ backups: any Backups, started: Int64, now: Timestamp) -> Double {
         let latest =
-            Backup.all(in: folder).last { $0.manifest.made <= now.milliseconds }?.manifest.made
+            backups.all(in: backups.currentFolder).last { $0.manifest.made <= now.milliseconds }?.manifest.made
             // The relay may have started while the clock was ahead.
             ?? min(started, now.milliseconds)
         return Double(now.milliseconds - latest) / 86_400_000

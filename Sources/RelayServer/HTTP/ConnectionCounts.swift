@@ -1,5 +1,5 @@
 import RelayAPI
-import RelayStore
+import RelayCore
 import RelaySystem
 import Synchronization
 

@@ -2,7 +2,7 @@ package import Foundation
 import Logging
 import NIOCore
 import NIOSSL
-import RelayStore
+import RelayCore
 import RelaySystem
 import Synchronization
 import Wire

@@ -64,12 +64,10 @@ extension AccountStore {
         return salt.map { Array($0) } ?? []
     }
 
-    /// Returns all accounts, in the order of their creation.
     package func accounts() throws(DirectoryError) -> [Account] {
         try read { db in try Row.fetchAll(db, sql: "SELECT * FROM accounts ORDER BY id").map(Self.account) }
     }
 
-    /// Throws if the address is taken or is not an address, or if the password has a wrong length.
     @discardableResult
     package func addAccount(email: String, password: String) throws(DirectoryError) -> Account {
         if let objection = EmailAddress.objection(to: email) { throw .invalid(objection) }
@@ -131,7 +129,6 @@ extension AccountStore {
         try endSessions(of: account, in: nil, db)
     }
 
-    /// Disables or enables an account; disabling ends all of its sessions, and enabling restores none.
     package func setDisabled(_ isDisabled: Bool, of account: Account.ID) throws(DirectoryError) {
         try revoke { db in
             try db.execute(
@@ -142,7 +139,6 @@ extension AccountStore {
         }
     }
 
-    /// Deletes an account, its sessions and its devices; its user names in containers are not used again.
     package func removeAccount(_ account: Account.ID) throws(DirectoryError) {
         try revoke { db in
             let own: StatementArguments = [account.number]
@@ -357,9 +353,6 @@ extension AccountStore {
         try write { db in try Self.write(name, of: account.number, db) }
     }
 
-    /// Sets or, with `nil`, removes the telephone number of an account.
-    ///
-    /// Throws `invalid` if the text cannot be a telephone number.
     package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
         if let objection = phone.flatMap(PhoneNumber.objection) { throw .invalid(objection) }
         let number = phone.flatMap(AccountRules.canonicalPhone)
@@ -538,14 +531,12 @@ extension AccountStore {
         }
     }
 
-    /// Returns the issuers of all containers.
     package func issuers() throws(DirectoryError) -> [TokenIssuer] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM issuers ORDER BY container, issuer").compactMap(Self.issuer)
         }
     }
 
-    /// Adds an issuer, replacing one of the same name, and gives it a greater revision.
     package func putIssuer(_ issuer: TokenIssuer) throws(DirectoryError) {
         guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
         let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
@@ -570,7 +561,6 @@ extension AccountStore {
         }
     }
 
-    /// Removes an issuer, and ends the sessions of its users in the container.
     package func removeIssuer(_ issuer: String, of container: ContainerID) throws(DirectoryError) {
         let now = time.now().milliseconds
         try revoke { db in
@@ -617,9 +607,6 @@ extension AccountStore {
 
 /// Storage limits of individual users and containers that differ from the configuration.
 extension AccountStore {
-    /// Sets how many bytes the user's private database may hold in each container.
-    ///
-    /// `Int64.max` means no limit, `nil` the configured limit. Takes effect in a running relay within a second.
     package func setPrivateQuota(_ bytes: Int64?, of account: Account.ID) throws(DirectoryError) {
         try write { db in
             if let bytes {
@@ -646,11 +633,6 @@ extension AccountStore {
         }
     }
 
-    /// Sets the limits of a container and environment; an empty quota removes them.
-    ///
-    /// Takes effect in a running relay within a second.
-    ///
-    /// - Throws: `missing` if there is no such container.
     package func setQuota(_ quota: ContainerQuota, of home: ContainerEnvironment) throws(DirectoryError) {
         guard try hasContainer(home.container) else { throw .missing("container \(home.container)") }
         let place: StatementArguments = [home.container.name, home.environment.rawValue]
@@ -680,7 +662,6 @@ extension AccountStore {
         }
     }
 
-    /// Returns all of these limits; the cost grows with the number of such users and containers.
     package func ownQuotas() throws(DirectoryError) -> QuotaOverrides {
         try read { db in
             let rows = try Row.fetchAll(

@@ -3,7 +3,7 @@ import GRDB
 import Records
 package import RelayCore
 
-extension AccountStore: PushDeviceStore {
+extension AccountStore {
     package func addPushDevice(_ device: PushDevice, limit: Int) throws(DirectoryError) -> [String] {
         try write { db in
             let place: StatementArguments = [

@@ -11,7 +11,7 @@ import Synchronization
 /// Stores no secret that a thief of the file could use: tokens only as hashes, passwords only as scrypt hashes. One
 /// connection writes, each change in a transaction of its own that is on disk when the call returns (WAL,
 /// `synchronous=FULL`). Another connection reads, so that a flush does not delay lookups.
-package final class AccountStore: Directory {
+package final class AccountStore: AccountDirectory {
     package let writer: DatabaseQueue
     let reader: DatabaseQueue
     let time: TimeSource
@@ -254,7 +254,6 @@ extension AccountStore {
         }
     }
 
-    /// Throws `exists` if the name is taken.
     package func addContainer(_ container: ContainerID) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in
@@ -266,9 +265,6 @@ extension AccountStore {
         }
     }
 
-    /// Deletes a container with its tokens, keys, issuers, sessions and devices; the caller removes its files.
-    ///
-    /// A running relay with `--dev` must then call `forgetSeen`.
     package func removeContainer(_ container: ContainerID) throws(DirectoryError) {
         try revoke { db in
             for table in [
@@ -282,10 +278,8 @@ extension AccountStore {
         forgetSeen(container)
     }
 
-    /// Drops the knowledge that a container exists, after another process may have deleted it.
     package func forgetSeen(_ container: ContainerID) { seenContainers.withLock { _ = $0.remove(container) } }
 
-    /// Returns all containers by name, each with the time it was created.
     package func containers() throws(DirectoryError) -> [(container: ContainerID, created: Timestamp)] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT name, created FROM containers ORDER BY name").compactMap { row in
@@ -300,7 +294,6 @@ extension AccountStore {
         }
     }
 
-    /// Sets the name that people see on the sign-in and share pages; `nil` or an empty text shows the container's ID.
     package func setTitle(_ title: String?, of container: ContainerID) throws(DirectoryError) {
         let title = title?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
         guard title.count <= 100, !title.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
@@ -333,7 +326,6 @@ extension AccountStore {
         }
     }
 
-    /// Creates a token and returns its text, which is not stored.
     package func addAPIToken(
         in home: ContainerEnvironment,
         name: String,
@@ -374,9 +366,6 @@ extension AccountStore {
         }
     }
 
-    /// Revokes a token by its ID or its text.
-    ///
-    /// Does nothing if it is already revoked.
     package func revokeAPIToken(_ name: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         let hash = Data(SHA256.hash(data: Array(name.utf8)))
@@ -389,7 +378,6 @@ extension AccountStore {
         }
     }
 
-    /// Deletes a token by its ID; for one that was needed for a moment only.
     package func removeAPIToken(_ id: String) throws(DirectoryError) {
         try revoke { db in try db.execute(sql: "DELETE FROM api_tokens WHERE id = ?", arguments: [id]) }
     }
@@ -403,14 +391,11 @@ extension AccountStore {
         }
     }
 
-    /// Adds a P-256 public key in PEM form (SPKI), with a new ID.
-    ///
-    /// The key gets a user of its own, unless it replaces another key and continues as that key's `user`.
     package func addServerKey(
         in home: ContainerEnvironment,
         name: String,
         publicKeyPEM: String,
-        user: UserID? = nil
+        user: UserID?
     ) throws(DirectoryError) -> ServerKey {
         guard let parsed = try? P256.Signing.PublicKey(pemRepresentation: publicKeyPEM) else {
             throw .invalid(
@@ -444,14 +429,12 @@ extension AccountStore {
         return key
     }
 
-    /// Returns all server keys, including revoked ones, oldest first.
     package func serverKeys() throws(DirectoryError) -> [ServerKey] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM server_keys ORDER BY created, id").compactMap(Self.serverKey)
         }
     }
 
-    /// Revokes a server key; does nothing if it is already revoked.
     package func revokeServerKey(_ id: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         try revoke { db in
@@ -520,7 +503,6 @@ extension AccountStore {
 
 /// Management tokens, of which only hashes are stored.
 extension AccountStore {
-    /// Creates a token and returns its text, which is not stored.
     package func addManagementToken(
         for container: ContainerID,
         name: String,
@@ -549,7 +531,6 @@ extension AccountStore {
         return (text, token)
     }
 
-    /// Returns all management tokens, including expired and revoked ones, oldest first.
     package func managementTokens() throws(DirectoryError) -> [ManagementToken] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM management_tokens ORDER BY created, id")
@@ -557,7 +538,6 @@ extension AccountStore {
         }
     }
 
-    /// Returns the token with this text if it is valid; records its use once a minute.
     package func managementToken(_ text: String) throws(DirectoryError) -> ManagementToken? {
         let hash = Self.managementHash(text)
         let found = try read { db in
@@ -579,7 +559,6 @@ extension AccountStore {
         return found
     }
 
-    /// Revokes a token by its ID; does nothing if it is already revoked.
     package func revokeManagementToken(_ id: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in

@@ -1,6 +1,6 @@
 import Foundation
 package import Records
-import RelayCore
+package import RelayCore
 package import RelaySystem
 
 /// Deletes a container and its files; no process may have its stores open.
@@ -36,7 +36,7 @@ package struct ContainerRemoval: Sendable {
     /// Deletes the container; after it returns, no power cut restores the container.
     ///
     /// - Throws: `DirectoryError` or `BackupFailure`; the container is then as before, once `finish` has been called.
-    package func remove(_ container: ContainerID, from accounts: AccountStore) throws {
+    package func remove(_ container: ContainerID, from accounts: any AccountDirectory) throws {
         try finish(with: accounts)
         guard let row = try accounts.containers().first(where: { $0.container == container }) else {
             throw DirectoryError.missing("container \(container)")
@@ -69,7 +69,7 @@ package struct ContainerRemoval: Sendable {
     /// Puts back the files of a container that the directory still has, and removes those of a deleted one.
     ///
     /// - Throws: `DirectoryError` if the directory cannot be read, `BackupFailure` if the files cannot be put back.
-    package func finish(with accounts: AccountStore) throws {
+    package func finish(with accounts: any AccountDirectory) throws {
         guard let kept = try? FileManager.default.contentsOfDirectory(atPath: aside) else { return }
         for row in try accounts.containers()
         where kept.contains(Self.name(aside: row)) && !files.exists(place(of: row.container)) {

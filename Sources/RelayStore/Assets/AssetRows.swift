@@ -16,8 +16,7 @@ extension SQLiteStore {
             rest = rest.dropFirst(batch.count)
             let assets = assets
             defer { assets.unmarkForRemoval(batch) }
-            let unused = try await write { writer throws(RelayError) -> [AssetHash] in
-                guard let writer = writer as? SQLiteWriter else { return [] }
+            let unused = try await writeRows { writer throws(RelayError) -> [AssetHash] in
                 let unused = try writer.attempt { try batch.filter { try !writer.needs($0) } }
                 assets.markForRemoval(unused)
                 return unused

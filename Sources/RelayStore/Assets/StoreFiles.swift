@@ -1,30 +1,10 @@
 import Foundation
 import GRDB
 package import Records
-import RelayCore
+package import RelayCore
 import RelaySystem
 
-/// The files of one container and environment, inspected beside a running relay.
-package struct StoreFiles: Sendable {
-    package struct Asset: Sendable {
-        /// The first 40 hex digits of the content's SHA-256; also the file's name.
-        package var hash: String
-        package var bytes: Int64
-        package var isUsed: Bool
-        /// When it was last uploaded.
-        package var came: Timestamp
-        fileprivate var path: String
-    }
-
-    /// The version of the file's layout.
-    package var layout = 0
-    /// The sizes of the records' file and of its log.
-    package var bytes: Int64 = 0
-    package var logBytes: Int64 = 0
-    package var assets: [Asset] = []
-    /// Assets that records use but that do not exist.
-    package var missing: [String] = []
-
+extension StoreFiles {
     /// The version of SQLite that this program uses.
     package static var engine: String {
         let queue = try? DatabaseQueue()
@@ -35,6 +15,7 @@ package struct StoreFiles: Sendable {
     ///
     /// - Throws: `DirectoryError` if the file cannot be read.
     package init?(of home: ContainerEnvironment, in folder: String) throws {
+        self.init()
         let path = StoreFolder.path(of: home, in: folder)
         if access(path, F_OK) != 0 {
             guard errno == ENOENT else {
@@ -70,10 +51,12 @@ package struct StoreFiles: Sendable {
         return "\(assets)/\(hash.prefix(2))/\(hash)"
     }
 
-    /// Returns whether the content matches the name.
-    package func isWhole(_ asset: Asset) -> Bool {
-        guard let (checksum, _) = try? BackupFiles.checksum(of: asset.path) else { return false }
-        return checksum.hasPrefix(asset.hash)
+    /// Returns whether an asset's content matches its name.
+    static func isWhole(_ hash: String, in home: ContainerEnvironment, folder: String) -> Bool {
+        guard let (checksum, _) = try? BackupFiles.checksum(of: path(of: hash, in: home, folder: folder)) else {
+            return false
+        }
+        return checksum.hasPrefix(hash)
     }
 
     private static func assets(in folder: String, _ used: Set<String>) -> [Asset] {
@@ -89,8 +72,7 @@ package struct StoreFiles: Sendable {
                         hash: file,
                         bytes: Int64(facts.st_size),
                         isUsed: used.contains(file),
-                        came: Timestamp(milliseconds: Int64(came.tv_sec) * 1000 + Int64(came.tv_nsec) / 1_000_000),
-                        path: path
+                        came: Timestamp(milliseconds: Int64(came.tv_sec) * 1000 + Int64(came.tv_nsec) / 1_000_000)
                     )
                 )
             }

@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 package import Records
-import RelayCore
+package import RelayCore
 package import RelaySystem
 
 extension Backup {
@@ -30,7 +30,7 @@ extension Backup {
         step: (String) -> Void = { _ in }
     ) throws(BackupFailure) -> Backup {
         let files = BackupFiles(disk: disk)
-        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .noData(in: data) }
         guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
         try requireWritable(folder)
         return try BackupFiles.wrapping(folder) {
@@ -46,7 +46,7 @@ extension Backup {
             let assets = BackupAssets(files: files, data: data, target: partial, earlier: earlier)
             try requireSpace(for: assets, in: folder, freeBytes)
             defer { try? FileManager.default.removeItem(atPath: partial) }
-            var manifest = Manifest(made: now.milliseconds, files: [], settings: [], missingAssets: 0)
+            var manifest = Manifest(made: now.milliseconds)
             for path in try BackupFiles.databases(in: data) {
                 step(path)
                 try copy(path, assets, &manifest)
@@ -120,7 +120,7 @@ extension Backup {
 
     private static func file(_ path: String, copied: String) throws -> Manifest.File {
         let (checksum, bytes) = try BackupFiles.checksum(of: copied)
-        return Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
+        return Manifest.File(path: path, bytes: bytes, checksum: checksum)
     }
 
     private static func copy(_ path: String, _ assets: BackupAssets, _ manifest: inout Manifest) throws {

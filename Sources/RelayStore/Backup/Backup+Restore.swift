@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 package import Records
-import RelayCore
+package import RelayCore
 package import RelaySystem
 
 extension Backup {

@@ -1,87 +1,10 @@
 import Foundation
 import GRDB
 package import Records
+package import RelayCore
 import RelaySystem
 
-/// A backup: a folder with a copy of each SQLite file, the assets that records use, and a manifest.
-///
-/// It is a folder rather than an archive because assets never change: each is copied once, later backups link to the
-/// copy in an earlier one at no cost, and a copy of the backups elsewhere transfers only what is new.
-///
-/// It does not contain the lock, SQLite's files beside its databases, unused assets, unfinished uploads, other backups,
-/// their schedule (which names a folder of this machine), or anything outside the data folder, such as the
-/// configuration.
-package struct Backup: Sendable {
-    /// The suffix of every backup's name.
-    package static let suffix = ".zonecastbak"
-    static let manifestName = "manifest.json"
-
-    package let path: String
-    package let manifest: Manifest
-
-    package var name: String { (path as NSString).lastPathComponent }
-
-    /// What was copied, with sizes and checksums.
-    package struct Manifest: Codable, Hashable, Sendable {
-        static let currentFormat = 1
-
-        package var format = currentFormat
-        /// When the backup was started, in milliseconds since 1970-01-01 UTC.
-        package var made: Int64
-        package var files: [File]
-        /// Small files with settings made by operators.
-        package var settings: [File]
-        /// The number of used assets that did not exist.
-        package var missingAssets: Int
-        /// The number of used assets whose files did not match their names; they are not in the backup.
-        package var damagedAssets: Int?
-        /// The number of assets that are in the backup only because an earlier one had them.
-        package var rescuedAssets: Int?
-
-        /// One file, by its path in the data folder; its counts are 0 if it is not a store.
-        package struct File: Codable, Hashable, Sendable {
-            package var path: String
-            package var bytes: Int64
-            /// SHA-256 in hex.
-            package var checksum: String
-            package var zones: Int
-            package var records: Int
-            package var assets: Int
-            /// The size of the copied assets; `nil` if it is not a store.
-            package var assetBytes: Int64?
-        }
-
-        /// Whether its numbers are plausible: they are added up, and the backup may come from somebody else.
-        var isPlausible: Bool {
-            let own = [Int64(missingAssets), Int64(damagedAssets ?? 0), Int64(rescuedAssets ?? 0)]
-            let counts = (files + settings).flatMap { file -> [Int64] in
-                [file.bytes, Int64(file.zones), Int64(file.records), Int64(file.assets), file.assetBytes ?? 0]
-            }
-            // Up to the year 9999; the sum of so many numbers does not overflow.
-            return (0...253_402_300_799_999).contains(made) && paths.count <= 30_000
-                && (own + counts).allSatisfy { (0...1 << 48).contains($0) }
-        }
-
-        var paths: [String] { (files + settings).map(\.path) }
-
-        /// Returns whether a path stays inside a data folder: a backup may come from somebody else.
-        static func belongs(_ path: String) -> Bool {
-            path.split(separator: "/", omittingEmptySubsequences: false)
-                .allSatisfy { !$0.isEmpty && $0 != "." && $0 != ".." }
-        }
-
-        package var zones: Int { files.reduce(0) { $0 + $1.zones } }
-        package var records: Int { files.reduce(0) { $0 + $1.records } }
-        package var assets: Int { files.reduce(0) { $0 + $1.assets } }
-        /// The number of used assets that the backup does not contain.
-        package var lackedAssets: Int { missingAssets + (damagedAssets ?? 0) }
-    }
-
-    /// The size of its files and assets in bytes.
-    package var bytes: Int64 {
-        (manifest.files + manifest.settings).reduce(0) { $0 + $1.bytes + ($1.assetBytes ?? 0) }
-    }
-
+extension Backup {
     /// Reads the manifest of the backup at `path`.
     package init(at path: String) throws(BackupFailure) {
         let name = (path as NSString).lastPathComponent
@@ -99,8 +22,7 @@ package struct Backup: Sendable {
             let words = "it names \(stray), which is not a path in a data folder."
             throw .unreadable("\(path)/\(Self.manifestName)", words)
         }
-        self.path = path
-        self.manifest = manifest
+        self.init(path: path, manifest: manifest)
     }
 
     /// Returns the complete backups in a folder, oldest first, without interrupted ones.
@@ -157,52 +79,7 @@ package struct Backup: Sendable {
     }
 }
 
-/// Why a backup could not be made, verified or restored; each description is one sentence for the user.
-package enum BackupFailure: Error, CustomStringConvertible {
-    /// There is no relay data in the folder.
-    case nothingThere(String)
-    /// The file for the relay's accounts belongs to another program.
-    case foreign(String)
-    /// There is no such backup.
-    case missing(String)
-    /// The file or folder could not be read or written.
-    case unreadable(String, String)
-    /// A file to copy is damaged.
-    case damaged(String, [String])
-    /// Another backup is being made in the folder.
-    case busy(String)
-    /// The folder's disk would be full, or nearly full.
-    case noRoom(String, needed: Int64)
-    /// A later version made the backup.
-    case tooNew(String)
-
-    package var description: String {
-        switch self {
-        case .nothingThere(let folder):
-            FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
-        case .foreign(let path):
-            "\(path) is not a relay's file: another program created it. Name the relay's folder with --data."
-        case .missing(let name): "There is no backup \(name). List the existing ones: zonecast backup list"
-        case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
-        case .damaged(let path, let places):
-            "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so it cannot be backed up. "
-                + "Restore the last good one: zonecast backup restore latest"
-        case .busy(let folder): "Another backup is being created in \(folder). Retry when it is finished."
-        case .noRoom(let folder, let needed):
-            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Free space, keep fewer "
-                + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
-        case .tooNew(let name): "\(name) was created by a later version of zonecast. Restore it with that version."
-        }
-    }
-}
-
 extension Backup {
-    /// A finished backup whose content is unknown.
-    package struct Unusable: Sendable {
-        package var name: String
-        package var reason: BackupFailure
-    }
-
     /// Returns the unusable backups of a folder, by name.
     package static func unusable(in folder: String) -> [Unusable] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
@@ -340,20 +217,6 @@ extension Backup {
             faults.append("\(file.path): \(file.assets - found) of its assets are missing from the backup.")
         }
         return faults
-    }
-}
-
-/// When a backup was last verified, and with which result.
-///
-/// Stored beside the backup, since nothing in a backup is changed.
-package struct BackupVerdict: Codable, Hashable, Sendable {
-    /// Milliseconds since 1970.
-    package var at: Int64
-    package var faults: Int
-
-    package init(at: Int64, faults: Int) {
-        self.at = at
-        self.faults = faults
     }
 }
 

@@ -1,17 +1,12 @@
 import Foundation
+package import RelayCore
 import RelaySystem
 
 /// A backup as a tar archive, produced in pieces, with at most a folder's names and one small file in memory.
 ///
 /// The length is determined in advance by a separate walk. Contains the plain files in the backup's folder, and does
 /// not follow links.
-package struct BackupArchive: Sendable {
-    package enum Piece: Sendable {
-        case bytes([UInt8])
-        /// This many bytes from the start of a file.
-        case file(path: String, length: Int64)
-    }
-
+package struct BackupArchive: BackupStream {
     /// Files up to this size are in one piece with their headers.
     private static let small: Int64 = 64 * 1024
 
@@ -21,7 +16,7 @@ package struct BackupArchive: Sendable {
     package let length: Int64
     private var walk: FileWalk
     /// The next piece, if it has been prepared.
-    private var waiting: Piece?
+    private var waiting: BackupPiece?
     /// The number of zeros after the last file.
     private var padding = 0
     private var isOver = false
@@ -44,7 +39,7 @@ package struct BackupArchive: Sendable {
     /// Returns the next piece; `nil` after the last.
     ///
     /// - Throws: `BackupFailure` if the backup has changed meanwhile.
-    package mutating func next() throws(BackupFailure) -> Piece? {
+    package mutating func next() throws(BackupFailure) -> BackupPiece? {
         if let waiting {
             self.waiting = nil
             return waiting

@@ -1,5 +1,6 @@
 import Foundation
 package import Records
+package import RelayCore
 
 /// Copies the assets of a data folder into a backup.
 ///

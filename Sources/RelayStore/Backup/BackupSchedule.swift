@@ -1,42 +1,14 @@
 import Foundation
 package import Records
+package import RelayCore
 package import RelaySystem
 
-/// When a running relay makes backups automatically.
-///
-/// Stored in `backups/schedule.json` in the data folder, so that a change takes effect without a restart.
-package struct BackupSchedule: Codable, Hashable, Sendable {
-    package enum Interval: String, Codable, Hashable, Sendable, CaseIterable {
-        case hourly, daily, weekly
-
-        package var milliseconds: Int64 {
-            switch self {
-            case .hourly: 3_600_000
-            case .daily: 86_400_000
-            case .weekly: 604_800_000
-            }
-        }
-    }
-
-    package var interval: Interval
-    /// The number of backups to keep.
-    package var keep: Int
-    /// The folder for the backups.
-    package var folder: String
-
-    package init(_ interval: Interval, keep: Int, folder: String) {
-        self.interval = interval
-        self.keep = keep
-        self.folder = folder
-    }
-
+// Stored in `backups/schedule.json` in the data folder.
+extension BackupSchedule {
     /// Returns the default folder for backups of a data folder.
     package static func standardFolder(of data: String) -> String { "\(data)/backups" }
 
     private static func path(_ data: String) -> String { "\(standardFolder(of: data))/schedule.json" }
-
-    /// The allowed numbers of backups to keep.
-    package static let keepRange = 1...1_000
 
     /// Reads the schedule of a data folder; `nil` if there is none, or it cannot be read.
     package init?(of data: String) {

@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
 import GRDB
-package import Records
+import Records
 package import RelayCore
 import Synchronization
 
@@ -13,10 +13,7 @@ extension AccountStore {
 
     // MARK: One-time links
 
-    /// Creates a one-time link and returns its code, which is not stored.
-    ///
-    /// The link sets a new password for the named operator, or creates a new operator.
-    package func makeOperatorLink(for name: String? = nil) throws(DirectoryError) -> String {
+    package func makeOperatorLink(for name: String?) throws(DirectoryError) -> String {
         let code = OperatorLink.code(random.bytes(12))
         let now = time.now()
         let wanted = name.flatMap(Operator.canonicalName)
@@ -33,7 +30,6 @@ extension AccountStore {
         return code
     }
 
-    /// Returns whether a link's code is valid, and for which operator.
     package func operatorLink(_ code: String) throws(DirectoryError) -> (isGood: Bool, name: String?) {
         let now = time.now().milliseconds
         return try read { db in
@@ -46,9 +42,6 @@ extension AccountStore {
         }
     }
 
-    /// Uses up a link: creates an operator, or sets an operator's password and ends their sessions and passkeys.
-    ///
-    /// A new operator with the address of an account must give the account's password.
     package func useOperatorLink(
         _ code: String,
         name: String,
@@ -107,7 +100,6 @@ extension AccountStore {
 
     // MARK: Passwords
 
-    /// Returns the operator if the password is correct; an unknown name takes the same time.
     package func `operator`(name: String, password: String) throws(DirectoryError) -> Operator? {
         let row = try read { db in try Self.row(named: Operator.canonicalName(name) ?? "", db) }
         let stored =
@@ -117,7 +109,6 @@ extension AccountStore {
         return isRight ? row.map(Self.operator) : nil
     }
 
-    /// Sets a password, and ends all sessions of the operator but `kept`: others may have known the old password.
     package func setPassword(
         _ password: String,
         ofOperator id: Int64,
@@ -165,7 +156,6 @@ extension AccountStore {
         try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [id])
     }
 
-    /// Removes an operator with all sessions, passkeys and links, each of which would give access again.
     package func removeOperator(_ name: String) throws(DirectoryError) {
         let name = Operator.canonicalName(name) ?? ""
         try write { db in
@@ -180,7 +170,6 @@ extension AccountStore {
 
     // MARK: Sign-ins
 
-    /// Signs an operator in; returns the secret for the browser's cookie, which is not stored.
     package func startOperatorSession(_ id: Int64) throws(DirectoryError) -> String {
         let secret = random.hex(byteCount: 32)
         let now = time.now().milliseconds
@@ -193,7 +182,6 @@ extension AccountStore {
         return secret
     }
 
-    /// Returns the operator of a session if it is valid; records its use once a minute.
     package func operatorSession(
         _ secret: String,
         _ rules: OperatorSessionRules
@@ -260,47 +248,6 @@ extension AccountStore {
     }
 }
 
-/// An operator's passkey: the public key of a key pair on their device.
-package struct Passkey: Hashable, Sendable {
-    /// The credential ID, up to 1,023 bytes.
-    package var id: [UInt8]
-    package var operatorID: Int64
-    /// The name that the operator gave it.
-    package var name: String
-    /// The COSE algorithm identifier.
-    package var algorithm: Int
-    /// SubjectPublicKeyInfo, DER.
-    package var publicKey: [UInt8]
-    /// The relying party ID: the host of the console's address.
-    package var host: String
-    /// The authenticator's signature counter; 0 if it does not count.
-    package var signCount: UInt32
-    package var created: Timestamp
-    package var used: Timestamp?
-
-    package init(
-        id: [UInt8],
-        operatorID: Int64,
-        name: String,
-        algorithm: Int,
-        publicKey: [UInt8],
-        host: String,
-        signCount: UInt32,
-        created: Timestamp,
-        used: Timestamp? = nil
-    ) {
-        self.id = id
-        self.operatorID = operatorID
-        self.name = name
-        self.algorithm = algorithm
-        self.publicKey = publicKey
-        self.host = host
-        self.signCount = signCount
-        self.created = created
-        self.used = used
-    }
-}
-
 extension AccountStore {
     /// The maximum number of passkeys per operator.
     private static let mostPasskeys = 20
@@ -335,7 +282,6 @@ extension AccountStore {
         }
     }
 
-    /// Returns an operator's passkeys, oldest first.
     package func passkeys(of id: Int64) throws(DirectoryError) -> [Passkey] {
         try read { db in
             try Row.fetchAll(
@@ -346,7 +292,6 @@ extension AccountStore {
         }
     }
 
-    /// Returns the passkey with this ID and its operator; `nil` if there is none.
     package func passkey(_ id: [UInt8]) throws(DirectoryError) -> (Passkey, Operator)? {
         let found = try read { db -> (Passkey, Int64)? in
             let row = try Row.fetchOne(
@@ -360,7 +305,6 @@ extension AccountStore {
         return (found.0, person)
     }
 
-    /// Records that a passkey was used, with the authenticator's signature counter.
     package func usePasskey(_ id: [UInt8], signCount: UInt32) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in
@@ -405,11 +349,6 @@ extension AccountStore {
         try write { db in try Self.insert(entry, db) }
     }
 
-    /// Runs `body`, whose first write adds the entry to the audit log in the same transaction.
-    ///
-    /// Nothing is thus done that the log lacks, and if the disk has no room for the entry, the action fails too. If
-    /// `body` writes nothing here, the entry is added afterwards. Must be called by one thread that has the store to
-    /// itself.
     package func withAuditEntry<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
         auditEntryOfNextWrite.withLock { $0 = entry }
         defer { _ = takeAuditEntry() }
@@ -443,12 +382,9 @@ extension AccountStore {
         )
     }
 
-    /// Returns at most `limit` entries, newest first.
-    ///
-    /// Only entries before `number` that contain `words` in their actor, action, container or subject.
     package func auditEntries(
-        before number: Int64? = nil,
-        with words: String = "",
+        before number: Int64?,
+        with words: String,
         limit: Int
     ) throws(DirectoryError) -> [AuditEntry] {
         try read { db in

@@ -1,18 +1,9 @@
 import Foundation
-package import Records
+package import RelayCore
 package import RelaySystem
 
-/// Operators' settings for alerts: limits of their own, and muted rules.
-///
-/// Stored in `alerts.json` in the data folder; a running relay uses a change from its next evaluation on.
-package struct AlertOverrides: Codable, Hashable, Sendable {
-    /// The limits by rule ID, in the units of the rules.
-    package var limits: [String: Double] = [:]
-    /// When muting ends, by rule ID, in milliseconds since 1970-01-01 UTC.
-    package var muted: [String: Int64] = [:]
-
-    package init() {}
-
+// Stored in `alerts.json` in the data folder.
+extension AlertOverrides {
     static let fileName = "alerts.json"
 
     private static func path(_ data: String) -> String { "\(data)/\(fileName)" }
@@ -37,10 +28,6 @@ package struct AlertOverrides: Codable, Hashable, Sendable {
             )
         }
         return book
-    }
-
-    package func isMuted(_ rule: String, at now: Timestamp) -> Bool {
-        muted[rule].map { $0 > now.milliseconds } ?? false
     }
 
     package func save(to data: String, disk: DiskCalls = .system) throws(BackupFailure) {

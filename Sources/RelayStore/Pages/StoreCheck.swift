@@ -1,20 +1,11 @@
 import Foundation
 import GRDB
+package import RelayCore
 import RelaySystem
 import Synchronization
 
 /// Reads every page of a data folder's SQLite files, periodically in a running relay and on demand in `doctor`.
 package enum StoreCheck {
-    /// The damage to one file.
-    package struct Fault: Hashable, Sendable, CustomStringConvertible {
-        /// The path in the data folder.
-        package var file: String
-        /// The result of SQLite's check and of the page checksums, in a few words.
-        package var what: String
-
-        package var description: String { "\(file) is damaged: \(what)" }
-    }
-
     /// Checks the files of a data folder, which a relay may be using.
     ///
     /// - Parameters:
@@ -22,13 +13,13 @@ package enum StoreCheck {
     ///   - step: called with the path of each file before it is read.
     /// - Returns: one fault for each file that is not as it was written.
     /// - Throws: an error if the folder cannot be listed.
-    package static func faults(in data: String, step: (String) -> Void = { _ in }) throws -> [Fault] {
+    package static func faults(in data: String, step: (String) -> Void = { _ in }) throws -> [StorageFault] {
         try BackupFiles.databases(in: data).compactMap { file in
             step(file)
             // A command may be replacing the store.
             let lock = AssetLock.copying(of: data)
             defer { lock?.release() }
-            return fault(ofFile: "\(data)/\(file)").map { Fault(file: file, what: $0) }
+            return fault(ofFile: "\(data)/\(file)").map { StorageFault(file: file, what: $0) }
         }
     }
 

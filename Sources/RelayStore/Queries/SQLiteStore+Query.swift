@@ -58,15 +58,16 @@ extension SQLiteStore {
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) async throws(RelayError) -> Result {
         work.examined = 0
-        guard hasOwnThreads, work.allowance.atOnce == nil else { return try read(&work, body) }
-        return try await SlowQueryExecutor.shared.run { () throws(RelayError) -> Result in try read(&work, body) }
+        guard hasOwnThreads, work.allowance.atOnce == nil else {
+            return try read(&work) { reader throws(RelayError) in try body(reader) }
+        }
+        return try await SlowQueryExecutor.shared.run { () throws(RelayError) -> Result in
+            try read(&work) { reader throws(RelayError) in try body(reader) }
+        }
     }
 
     private func build(_ missing: Set<WantedIndex>) async throws(RelayError) -> Bool {
-        try await write { writer throws(RelayError) in
-            guard let writer = writer as? SQLiteWriter else { return true }
-            return try writer.build(missing, limit: Self.buildingStep)
-        }
+        try await writeRows { writer throws(RelayError) in try writer.build(missing, limit: Self.buildingStep) }
     }
 }
 

@@ -2,6 +2,7 @@ import Foundation
 package import GRDB
 import GRDBSQLite
 package import Records
+import RelayCore
 import Synchronization
 
 /// Runs long queries, a few at a time, away from the threads that answer all other requests.
@@ -50,7 +51,7 @@ package final class SlowQueryExecutor: TaskExecutor {
 /// `SQLITE_INTERRUPT`. See Reliability.md, "Limits".
 package enum QueryTimeLimit {
     /// The longest a query may take.
-    package static let query = Duration.seconds(5)
+    package static let query = QueryTuning().longestRun
 
     /// Runs `body`, whose statements on `database` are interrupted after `limit`.
     package static func limited<Result>(

@@ -3,22 +3,7 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// The storage use of one container and environment by owner, for the operator; read beside a running relay.
-package struct StorageReport: Sendable {
-    /// The storage use of one user.
-    package struct Owner: Sendable {
-        package var user: UserID
-        package var use: StorageUse
-        package var zones: Int
-    }
-
-    package var publicUse = StorageUse()
-    package var users = 0
-    /// Bytes that the public database has sent in the month.
-    package var sent: Int64 = 0
-    /// The users with the greatest use, in descending order.
-    package var owners: [Owner] = []
-
+extension StorageReport {
     /// Reads the file; an environment that has not been used is empty, and no file is created for it.
     ///
     /// - Parameters:
@@ -28,6 +13,7 @@ package struct StorageReport: Sendable {
     ///   - count: the maximum number of `owners`.
     /// - Throws: `DirectoryError` if the file cannot be used.
     package init(folder: String, home: ContainerEnvironment, month: CalendarMonth, naming count: Int) throws {
+        self.init()
         let path = StoreFolder.path(of: home, in: folder)
         guard FileManager.default.fileExists(atPath: path) else { return }
         do {

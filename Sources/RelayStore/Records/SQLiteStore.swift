@@ -151,6 +151,13 @@ package final class SQLiteStore: Store {
     package func read<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {
+        try readRows { reader throws(RelayError) in try body(reader) }
+    }
+
+    /// Does the same for code of this store, which may also read rows.
+    func readRows<Result>(
+        _ body: (SQLiteReader) throws(RelayError) -> Result
+    ) throws(RelayError) -> Result {
         var work = QueryWork(tuning: tuning)
         return try read(&work, body)
     }
@@ -158,7 +165,7 @@ package final class SQLiteStore: Store {
     /// Reads with a bound on the cost of queries, and returns in `work` what they cost.
     func read<Result>(
         _ work: inout QueryWork,
-        _ body: (any StoreReader) throws(RelayError) -> Result
+        _ body: (SQLiteReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {
         let known = committed.withLock { $0 }
         do {
@@ -213,6 +220,17 @@ package final class SQLiteStore: Store {
     }
 
     // MARK: Writing
+
+    /// Runs `body`, code of this store, in the next commit; see `StoreWrite` for the rules.
+    func writeRows<Value: Sendable>(
+        _ body: @escaping @Sendable (SQLiteWriter) throws(RelayError) -> Value
+    ) async throws(RelayError) -> Value {
+        try await write { writer throws(RelayError) in
+            // The commit queue passes on what `transaction` gave it.
+            guard let writer = writer as? SQLiteWriter else { throw .notCarriedOut }
+            return try body(writer)
+        }
+    }
 
     package func write(_ write: any StoreWrite) {
         let isQueued = queue.withLock { $0 }?.add(write) ?? false

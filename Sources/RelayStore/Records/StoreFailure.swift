@@ -1,5 +1,6 @@
 import GRDB
 package import Records
+import RelayCore
 
 /// A failure of a store's file.
 package enum StoreFailure: Error {

@@ -10,7 +10,7 @@ import Synchronization
 /// An open store uses file descriptors, a thread and memory, so the number of open stores is limited. To open another
 /// one, the folder closes the least recently used stores that are idle. They are reopened on demand, which is invisible
 /// to clients.
-package final class StoreFolder: StoreCatalog {
+package final class StoreFolder: ServedStores {
     /// Called with the changes of each commit and the container and environment they belong to.
     ///
     /// Runs on the commit thread. Must not block.
@@ -91,10 +91,7 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home).assets
     }
 
-    /// Removes unfinished uploads that an earlier process left in any store.
-    ///
-    /// Must be called before the first request, by the process that holds the folder's lock. Lists each store's
-    /// incoming folder.
+    /// Lists each store's incoming folder.
     package func removeBrokenUploads() {
         guard let folder else { return }
         let containers = "\(folder)/containers"
@@ -106,9 +103,6 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// Removes assets that are older than `limit` and that no record uses, in all stores this process has used.
-    ///
-    /// - Returns: the number of removed assets.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         let assetLock = try lockAssets()
         defer { assetLock?.release() }
@@ -128,7 +122,6 @@ package final class StoreFolder: StoreCatalog {
         return removed
     }
 
-    /// Does the same for one store.
     package func removeUnusedAssets(
         of home: ContainerEnvironment,
         before limit: Timestamp
@@ -138,9 +131,6 @@ package final class StoreFolder: StoreCatalog {
         return try await sqliteStore(of: home).removeUnusedAssets(before: limit)
     }
 
-    /// Removes the tombstones of records deleted before `limit`, in all open stores.
-    ///
-    /// - Returns: the number of removed tombstones.
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
         var forgotten = 0
         var failure: RelayError?
@@ -183,7 +173,7 @@ package final class StoreFolder: StoreCatalog {
         let store = try lock.mutex.withLock { _ throws(RelayError) in
             // Another thread may have opened it meanwhile.
             if let store = registry.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
-            if registry.withLock({ $0.isHeld(home) }) { throw Self.held }
+            if registry.withLock({ $0.isHeld(home) }) { throw .storeIsHeld }
             let pause = registry.withLock { $0.pause(of: home) }
             let store = try openStore(of: home, after: pause)
             registry.withLock { $0.opened(store, of: home, isUse: isUse) }
@@ -240,10 +230,8 @@ package final class StoreFolder: StoreCatalog {
         listener(home, path, DamageLog.places(of: path))
     }
 
-    /// The number of writes that wait for a commit, in all open stores.
     package var waitingWrites: Int { registry.withLock { $0.openStores }.reduce(0) { $0 + $1.waitingWrites } }
 
-    /// The number of open stores, and how many have been closed to make room for others.
     package var counts: (open: Int, closed: Int) { registry.withLock { ($0.openCount, $0.closedCount) } }
 
     package func isThere(_ home: ContainerEnvironment) -> Bool {
@@ -297,23 +285,6 @@ package final class StoreFolder: StoreCatalog {
 
     // MARK: Stores of commands
 
-    /// The refusal of requests for a held store.
-    package static let held = RelayError(
-        .tryAgainLater,
-        "This container is being restored, reset or deleted. Try again in a few seconds.",
-        retryAfter: .seconds(2)
-    )
-
-    /// Closes a store for a command of another process; all other stores go on.
-    ///
-    /// From now on, requests for the store are refused with `tryAgainLater` and scheduled work skips it. Returns when
-    /// the requests in progress are done and the file is closed; `release` opens it again.
-    ///
-    /// - Parameters:
-    ///   - home: the store.
-    ///   - patience: how long requests in progress may take.
-    ///   - whenRefusing: called when requests are refused.
-    /// - Throws: `tryAgainLater` if they take longer; the store is served again then.
     package func hold(
         _ home: ContainerEnvironment,
         patience: Duration = .seconds(30),
@@ -346,15 +317,10 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// Serves a store again, as its files are now: tokens of an epoch that they do not know are refused.
     package func release(_ home: ContainerEnvironment) { registry.withLock { $0.release(home) } }
 
     // MARK: Closing
 
-    /// Finishes the queued writes and closes every file.
-    ///
-    /// - Parameter patience: how long copying logs into their files may take. The remaining logs stay beside their
-    ///   files, as after a crash; nothing is lost, since they hold all commits.
     package func close(patience: Duration = .seconds(1)) {
         let end = ContinuousClock.now + patience
         for (home, lock) in registry.withLock({ $0.locks }) {

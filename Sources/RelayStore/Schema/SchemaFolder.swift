@@ -1,14 +1,14 @@
 import Foundation
 import GRDB
 package import Records
-package import RelayCore
+import RelayCore
 package import RelaySystem
 import Synchronization
 
 /// A container's schemas in a data folder, for commands that run beside a relay.
 ///
 /// The relay notices a change with its next commit or read. Throws `DirectoryError` if a file cannot be used.
-package struct SchemaFolder: Sendable {
+package struct SchemaFolder: ContainerSchemas {
     private let folder: String
     private let container: ContainerID
     private let disk: DiskCalls
@@ -24,7 +24,6 @@ package struct SchemaFolder: Sendable {
         self.disk = disk
     }
 
-    /// Returns an environment's schema; that of an unused environment is empty, and no file is created for it.
     package func schema(of environment: Records.Environment) throws -> Schema {
         let path = path(of: environment)
         guard FileManager.default.fileExists(atPath: path) else { return Schema() }
@@ -45,9 +44,6 @@ package struct SchemaFolder: Sendable {
         }
     }
 
-    /// Replaces a schema by the one that `body` returns, with a new version; `nil` changes nothing.
-    ///
-    /// Runs in one transaction: a running relay writes before it or after it.
     package func change<Result>(
         _ environment: Records.Environment,
         _ body: (Schema) throws -> (schema: Schema?, Result)
@@ -64,9 +60,6 @@ package struct SchemaFolder: Sendable {
         }
     }
 
-    /// Deletes everything in the development environment, and makes its schema a copy of production's.
-    ///
-    /// Earlier tokens are refused from then on. No relay may run: it would continue with its cached state.
     package func resetDevelopment(draw: () -> UInt64) throws {
         let production = try schema(of: .production)
         try open(.development) { connections in
@@ -115,35 +108,6 @@ package struct SchemaFolder: Sendable {
             throw DirectoryError.unavailable("\(path(of: environment)): \(error)")
         } catch  where error is StoreFailure || error is LayoutError || error is DatabaseError {
             throw DirectoryError(error, in: path(of: environment))
-        }
-    }
-}
-
-extension SchemaFolder {
-    /// Returns what an import of `schema` into development changes, and makes the change if `applies` and it is allowed.
-    package func importing(_ schema: Schema, applies: Bool) throws -> SchemaChange {
-        let production = try self.schema(of: .production)
-        return try change(.development, applies: applies) {
-            SchemaChange(importing: schema, over: $0, production: production)
-        }
-    }
-
-    /// Returns what a promotion of development's schema changes in production, and makes the change if `applies` and it
-    /// is allowed.
-    package func promoting(applies: Bool) throws -> SchemaChange {
-        let development = try schema(of: .development)
-        return try change(.production, applies: applies) { SchemaChange(promoting: development, over: $0) }
-    }
-
-    private func change(
-        _ environment: Records.Environment,
-        applies: Bool,
-        _ change: (Schema) -> SchemaChange
-    ) throws -> SchemaChange {
-        guard applies else { return change(try schema(of: environment)) }
-        return try self.change(environment) { old in
-            let change = change(old)
-            return (change.isAllowed && !change.difference.isEmpty ? change.result : nil, change)
         }
     }
 }

@@ -1,4 +1,5 @@
 package import GRDB
+import RelayCore
 
 /// The tables of one kind of SQLite file in a data folder, and their version, which a file stores as `user_version`.
 package struct FileLayout: Sendable {
@@ -55,22 +56,5 @@ package struct FileLayout: Sendable {
             try database.execute(sql: "PRAGMA user_version = \(version)")
             return .commit
         }
-    }
-}
-
-/// Why a file cannot be opened: its layout is older than the first released one, or newer than this program's.
-package struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The version of the file's layout.
-    package let found: Int
-    /// The versions that this program can open.
-    package let known: ClosedRange<Int>
-
-    package var isNewer: Bool { found > known.upperBound }
-
-    /// The reason and the remedy, to follow the file's path; without a full stop.
-    package var description: String {
-        isNewer
-            ? "a newer zonecast wrote it (it has layout \(found), and this version knows \(known.upperBound)). Use the newer version"
-            : "its layout \(found) is older than \(known.lowerBound), the first of a released zonecast: export its data with the build that wrote it, or start with a new data folder"
     }
 }

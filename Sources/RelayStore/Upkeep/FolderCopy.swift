@@ -2,6 +2,7 @@ import Crypto
 import Foundation
 import GRDB
 import Records
+package import RelayCore
 package import RelaySystem
 
 /// Moves a data folder to another place: another disk, file system or network mount.
@@ -9,16 +10,6 @@ package import RelaySystem
 /// Unlike a restored backup, the copy keeps every store's epoch, so the tokens of devices stay valid. This is correct
 /// only if nothing is written to the first folder any more.
 package enum FolderCopy {
-    /// What was copied and verified.
-    package struct Summary: Hashable, Sendable {
-        package var files = 0
-        package var rows = 0
-        package var zones = 0
-        package var records = 0
-        package var assets = 0
-        package var bytes: Int64 = 0
-    }
-
     /// Copies everything but backups and their schedule, and compares each row and asset of the copy with its source.
     ///
     /// What exists at `target` when this returns is complete and on disk; before that, nothing has that name. No relay
@@ -36,9 +27,9 @@ package enum FolderCopy {
         at target: String,
         disk: DiskCalls = .system,
         step: (String) -> Void = { _ in }
-    ) throws(BackupFailure) -> Summary {
+    ) throws(BackupFailure) -> CopySummary {
         let files = BackupFiles(disk: disk)
-        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .noData(in: data) }
         guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
         return try BackupFiles.wrapping(target) {
             let target = URL(fileURLWithPath: target).standardizedFileURL.path
@@ -52,7 +43,7 @@ package enum FolderCopy {
             let partial = target + ".partial"
             try? FileManager.default.removeItem(atPath: partial)
             defer { try? FileManager.default.removeItem(atPath: partial) }
-            var summary = Summary()
+            var summary = CopySummary()
             for path in try BackupFiles.databases(in: data) {
                 step("copying \(path)")
                 try copy(path, of: data, to: partial, files, &summary)
@@ -74,7 +65,7 @@ package enum FolderCopy {
         of data: String,
         to target: String,
         _ files: BackupFiles,
-        _ summary: inout Summary
+        _ summary: inout CopySummary
     ) throws {
         let copied = "\(target)/\(path)"
         try files.makeFolder((copied as NSString).deletingLastPathComponent)
@@ -109,7 +100,7 @@ package enum FolderCopy {
     }
 
     /// Throws if the copy does not equal its source, or SQLite finds it damaged.
-    private static func compare(_ path: String, _ data: String, _ target: String, _ summary: inout Summary) throws {
+    private static func compare(_ path: String, _ data: String, _ target: String, _ summary: inout CopySummary) throws {
         let (before, after) = (
             try TableDigest.all(ofFile: "\(data)/\(path)"), try TableDigest.all(ofFile: "\(target)/\(path)")
         )

@@ -4,22 +4,8 @@ package import RelayCore
 
 /// Whether this program can open the files of a data folder; inspects them and changes nothing.
 package enum FolderLayout {
-    package struct File: Hashable, Sendable {
-        /// The path in the data folder.
-        package let path: String
-        /// The version of its layout; 0 for an empty file.
-        package let version: Int
-        /// The version that this program writes.
-        package let newVersion: Int
-        /// Why this program cannot open it; `nil` if it can.
-        package let error: LayoutError?
-
-        /// Whether it has the version that this program writes; otherwise opening it for use migrates it, or fails.
-        package var isCurrent: Bool { error == nil && version == newVersion }
-    }
-
     /// Inspects `relay.sqlite`, including its journal mode.
-    package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: File, journal: String) {
+    package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: LayoutStatus, journal: String) {
         try reading("relay.sqlite", in: data) { database in
             guard try AccountSchema.isOurs(database) else {
                 throw DirectoryError.unavailable("relay.sqlite contains no relay data")
@@ -30,7 +16,7 @@ package enum FolderLayout {
     }
 
     /// Inspects the stores, without those that cannot be read.
-    package static func ofStores(in data: String) -> [File] {
+    package static func ofStores(in data: String) -> [LayoutStatus] {
         ((try? storePaths(in: data)) ?? []).compactMap { try? ofStore($0, in: data) }
     }
 
@@ -40,7 +26,7 @@ package enum FolderLayout {
     }
 
     /// Inspects one store.
-    package static func ofStore(_ path: String, in data: String) throws(DirectoryError) -> File {
+    package static func ofStore(_ path: String, in data: String) throws(DirectoryError) -> LayoutStatus {
         try reading(path, in: data) { try look(path, in: data, $0) }
     }
 
@@ -55,18 +41,18 @@ package enum FolderLayout {
         _ = try AccountSchema.file.version(of: database)
     }
 
-    private static func look(_ path: String, in data: String, _ database: Database) throws -> File {
+    private static func look(_ path: String, in data: String, _ database: Database) throws -> LayoutStatus {
         let layout = FileLayout.of(path)
         do {
             try requireOwnFile(database, "\(data)/\(path)")
-            return File(
+            return LayoutStatus(
                 path: path,
                 version: try layout.version(of: database),
                 newVersion: layout.version,
                 error: nil
             )
         } catch let error as LayoutError {
-            return File(path: path, version: error.found, newVersion: layout.version, error: error)
+            return LayoutStatus(path: path, version: error.found, newVersion: layout.version, error: error)
         }
     }
 

@@ -1,6 +1,6 @@
 import Foundation
 import GRDB
-import RelayCore
+package import RelayCore
 
 /// Releases the space of deleted records in a data folder's SQLite files to the disk.
 ///
@@ -8,18 +8,6 @@ import RelayCore
 /// in one step, during which no other connection can write. From then on its free pages can be released a few at a
 /// time, between the commits of a running relay.
 package struct StoreCompaction: Sendable {
-    /// The free space in a file.
-    package struct Room: Hashable, Sendable {
-        /// The path in the data folder.
-        package var file: String
-        /// The size of the file in bytes, without the log.
-        package var bytes: Int64
-        /// The size of the free pages, in bytes.
-        package var freeBytes: Int64
-        /// Whether they can be released a few at a time.
-        package var isStepwise: Bool
-    }
-
     /// The number of pages that one step releases: a write waits for one step at most, some milliseconds.
     private static let stepPages = 512
     /// The longest time to wait for other connections.
@@ -41,13 +29,13 @@ package struct StoreCompaction: Sendable {
     /// Returns the free space in every SQLite file of the folder.
     ///
     /// - Throws: `DirectoryError` if a file cannot be read.
-    package static func rooms(in data: String) throws -> [Room] {
+    package static func rooms(in data: String) throws -> [CompactionRoom] {
         try BackupFiles.databases(in: data).filter { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
             .map { file in
                 let compaction = StoreCompaction(file: file, in: data)
                 return try compaction.withConnection(readonly: true) { database in
                     let size = try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 0
-                    return Room(
+                    return CompactionRoom(
                         file: file,
                         bytes: size * (try Int64.fetchOne(database, sql: "PRAGMA page_count") ?? 0),
                         freeBytes: size * (try Self.freePages(database)),

@@ -10,9 +10,8 @@ extension SQLiteStore {
     ///
     /// Removes a few at a time, so that other writes run in between.
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
-        let (last, shares) = try read { reader throws(RelayError) -> (UInt64, [Int64]) in
-            guard let reader = reader as? SQLiteReader else { return (0, []) }
-            return try reader.attempt {
+        let (last, shares) = try readRows { reader throws(RelayError) -> (UInt64, [Int64]) in
+            try reader.attempt {
                 let last = try reader.lastChange(before: limit)
                 return (last, try reader.sharesWithDeletedEntries(upTo: last))
             }
@@ -23,8 +22,8 @@ extension SQLiteStore {
                 forgotten += count
             }
         }
-        while let run = try read({ reader throws(RelayError) -> Int64? in
-            try (reader as? SQLiteReader)?.runOfTombstones(upTo: last, before: limit)
+        while let run = try readRows({ reader throws(RelayError) -> Int64? in
+            try reader.runOfTombstones(upTo: last, before: limit)
         }) {
             forgotten += try await commit { try $0.forgetTombstones(ofRun: run, upTo: last, before: limit) }
         }
@@ -32,10 +31,7 @@ extension SQLiteStore {
     }
 
     private func commit(_ body: @escaping @Sendable (SQLiteWriter) throws -> Int) async throws(RelayError) -> Int {
-        try await write { writer throws(RelayError) -> Int in
-            guard let writer = writer as? SQLiteWriter else { return 0 }
-            return try writer.attempt { try body(writer) }
-        }
+        try await writeRows { writer throws(RelayError) -> Int in try writer.attempt { try body(writer) } }
     }
 }
 

@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 
 /// `zonecast alert`: shows and configures alerts.
@@ -224,7 +223,9 @@ struct AlertCommand: AsyncParsableCommand {
 
     /// Reads the alert settings; called after the switch to the folder's owner.
     private static func overrides(in data: String) throws -> AlertOverrides {
-        do throws(BackupFailure) { return try AlertOverrides.read(from: data) } catch { throw CommandFailure(error) }
+        do throws(BackupFailure) { return try DataFolder.home(data).alertOverrides() } catch {
+            throw CommandFailure(error)
+        }
     }
 
     private static func change(
@@ -236,7 +237,7 @@ struct AlertCommand: AsyncParsableCommand {
         try options.change(action, rule.id) { _ in
             var overrides = try overrides(in: options.folder)
             try body(&overrides)
-            do throws(BackupFailure) { try overrides.save(to: options.folder) } catch {
+            do throws(BackupFailure) { try options.home.setAlertOverrides(overrides) } catch {
                 throw CommandFailure(error)
             }
         }

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast container`: manages containers, each with both environments.
@@ -119,9 +118,8 @@ struct ContainerShow: ParsableCommand {
     func run() throws {
         let report = try options.withDirectory { directory in
             try directory.requireContainer(container)
-            return try StorageReport(
-                folder: options.folder,
-                home: ContainerEnvironment(container, environment),
+            return try options.home.upkeep.report(
+                on: ContainerEnvironment(container, environment),
                 month: CalendarMonth(of: TimeSource.system.now()),
                 naming: users
             )
@@ -314,15 +312,14 @@ struct ContainerDelete: ParsableCommand {
     private func delete() throws -> String? {
         var backup: String?
         if !noBackup {
-            let folder = BackupSchedule.standardFolder(of: options.folder)
-            backup = try Backup.create(of: options.folder, in: folder, now: TimeSource.system.now()).name
+            let backups = options.home.backups
+            backup = try backups.create(in: backups.standardFolder, now: TimeSource.system.now()) { _ in }.name
         }
         try options.change("container.delete", container.name) { accounts in
-            let removal = ContainerRemoval(in: options.folder)
             do {
-                try removal.remove(container, from: accounts)
+                try options.home.upkeep.remove(container, from: accounts)
             } catch {
-                try? removal.finish(with: accounts)
+                try? options.home.upkeep.finishRemoval(with: accounts)
                 throw error
             }
         }

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Records
-import RelayStore
+import RelayCore
 
 /// `zonecast container edit`: sets the display name.
 struct ContainerEdit: ParsableCommand {

@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 
 /// `zonecast log`: shows a relay's log and the audit log.

@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast token`: manages credentials, with which apps, servers and remote programs call the relay.

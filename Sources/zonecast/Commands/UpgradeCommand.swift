@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast upgrade`: what an upgrade to this version does to a data folder.
@@ -85,10 +84,11 @@ struct UpgradeCheck: Encodable {
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
             throw CommandFailure(.failed, "There is no relay data in \(folder). Name the relay's data folder.")
         }
-        var files = [Self.file("relay.sqlite", in: folder) { try FolderLayout.ofAccounts(in: folder).file }]
+        let upkeep = DataFolder.home(folder).upkeep
+        var files = [Self.file("relay.sqlite", in: folder) { try upkeep.accountsLayout().file }]
         do throws(BackupFailure) {
-            files += try FolderLayout.storePaths(in: folder).map { path in
-                Self.file(path, in: folder) { try FolderLayout.ofStore(path, in: folder) }
+            files += try upkeep.storeFiles().map { path in
+                Self.file(path, in: folder) { try upkeep.layout(of: path) }
             }
         } catch {
             files.append(File(path: "containers", fault: error.description))
@@ -97,7 +97,7 @@ struct UpgradeCheck: Encodable {
         backup = FolderChecks(folder: folder, isThorough: false).backup(now: now)
     }
 
-    private static func file(_ path: String, in folder: String, _ read: () throws -> FolderLayout.File) -> File {
+    private static func file(_ path: String, in folder: String, _ read: () throws -> LayoutStatus) -> File {
         do {
             let file = try read()
             return File(

@@ -1,5 +1,5 @@
 import Foundation
-import RelayStore
+import RelayCore
 import RelaySystem
 
 /// Sets keys in a configuration file and preserves everything else in it.

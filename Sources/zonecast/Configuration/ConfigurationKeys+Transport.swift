@@ -1,7 +1,6 @@
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import Wire
 
 /// Limits of connections, sockets and requests that rarely need a change.

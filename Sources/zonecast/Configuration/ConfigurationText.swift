@@ -1,6 +1,6 @@
 import Foundation
 import Records
-import RelayStore
+import RelayCore
 
 /// The reference configuration file: all keys with their descriptions, commented out.
 enum ConfigurationText {

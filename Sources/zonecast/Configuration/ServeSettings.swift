@@ -4,7 +4,6 @@ import RelayAPI
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 
 /// All settings of `zonecast serve`, with their defaults.

@@ -2,8 +2,8 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayConsole
+import RelayCore
 import RelayServer
-import RelayStore
 
 /// `zonecast demo`: a relay with clients, live.
 struct Demo: AsyncParsableCommand {
@@ -289,7 +289,7 @@ struct Demo: AsyncParsableCommand {
                 + (relay == nil ? "  running elsewhere" : "  storage: sqlite (\(folder)/relay)")
         )
         if relay != nil {
-            if let code = try? AccountStore(folder: folder + "/relay").makeOperatorLink() {
+            if let code = try? DataFolder.home(folder + "/relay").accounts().makeOperatorLink() {
                 let link = ConsoleLink.address(address.absoluteString, code)
                 journal.note("demo", "console", "\(link)  (one use, 15 minutes)")
             }

@@ -3,7 +3,6 @@ import Records
 import RelayConsole
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 
 /// `zonecast demo --join`: a relay on the local network that an audience enters with a PIN.
@@ -65,7 +64,7 @@ struct DemoJoin {
         guard let container = ContainerID(self.container) else {
             throw CommandFailure(.failed, "\(self.container) is not a container's name.")
         }
-        let store = try AccountStore(folder: folder + "/relay")
+        let store = try DataFolder.home(folder + "/relay").accounts()
         try store.addContainer(container)
         let token = try store.addAPIToken(
             in: ContainerEnvironment(container, .development),

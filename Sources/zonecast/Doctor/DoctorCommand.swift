@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 
 /// `zonecast doctor`: checks whether a relay works, and suggests commands that fix what does not.
 struct DoctorCommand: AsyncParsableCommand {
@@ -293,7 +292,7 @@ struct DoctorCommand: AsyncParsableCommand {
             return Finding("round trip", .advice, found, next: "restart the relay, then: zonecast doctor")
         }
         do {
-            let accounts = try AccountStore(folder: data)
+            let accounts = try DataFolder.home(data).accounts()
             let session = try DoctorSession(accounts)
             defer { session.end(accounts) }
             let trip = RoundTrip(address: address, credentials: session.credentials)

@@ -1,10 +1,8 @@
 import Foundation
-import GRDB
 import Records
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 
 /// The checks of a data folder; they work with and without a running relay.
@@ -18,6 +16,7 @@ struct FolderChecks: Sendable {
     var isThorough: Bool
     /// The system calls that write the test file.
     var disk = DiskCalls.system
+    private var home: any RelayHome { DataFolder.home(folder, disk: disk) }
     /// The configuration file named on the command line.
     var configuration: String?
 
@@ -30,7 +29,7 @@ struct FolderChecks: Sendable {
         if let refusal = FolderAccess.refusal(folder) {
             return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(folderOption)")
         }
-        if AccountStore.isLost(in: folder) {
+        if home.upkeep.lacksAccounts {
             return damaged("\(folder)/relay.sqlite is missing or empty; no user can reach their data without it")
         }
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
@@ -41,14 +40,14 @@ struct FolderChecks: Sendable {
                 next: "name the folder with --data, or create one: zonecast init --data \(folder.shellWord)"
             )
         }
-        if FolderLayout.isForeign(folder) { return otherProgramsFile() }
+        if home.upkeep.isForeign { return otherProgramsFile() }
         if let fault = FolderStructure(folder: folder).fault {
             return Finding("storage", .problem, fault, next: "move it to another place, then start the relay again")
         }
         do {
             return try checkFiles()
         } catch let error as DirectoryError {
-            if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
+            if let fault = try? home.upkeep.faults(step: { _ in }).first { return damaged("\(fault)") }
             if let inaccessibleFile = inaccessibleFile() { return inaccessibleFile }
             // Without the "See: zonecast doctor" of other commands: the doctor adds its own advice.
             if case .unavailable(let text) = error { return unusable("\(folder) cannot be used: \(text)") }
@@ -59,7 +58,7 @@ struct FolderChecks: Sendable {
     }
 
     /// Whether the accounts file exists and is readable, so that the other checks are possible.
-    var isReadable: Bool { (try? FolderLayout.ofAccounts(in: folder).file.error == nil) == true }
+    var isReadable: Bool { (try? home.upkeep.accountsLayout().file.error == nil) == true }
 
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
@@ -89,16 +88,17 @@ struct FolderChecks: Sendable {
             )
         }
         if let inaccessibleFile = inaccessibleFile() { return inaccessibleFile }
-        let accounts = try FolderLayout.ofAccounts(in: folder)
+        let accounts = try home.upkeep.accountsLayout()
         if let unopenable = unopenable(accounts.file) { return unopenable }
-        let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
         guard accounts.journal == "wal" else {
             let next = "the relay sets it when it starts: \(PackageFiles.start(on: folder, by: configuration))"
             return Finding("storage", .problem, "relay.sqlite is not in WAL mode", next: next)
         }
-        if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
+        if isThorough, let fault = try home.upkeep.faults(step: { _ in }).first { return damaged("\(fault)") }
         let free = Int64(clamping: FreeSpace.bytes(in: folder) ?? 0)
-        let found = "sqlite \(version), \(accounts.journal), \(ByteText.of(free)) free, writable"
+        let engine = home.upkeep.engine
+        let found =
+            "\(engine.name.lowercased()) \(engine.version), \(accounts.journal), \(ByteText.of(free)) free, writable"
         guard free >= Self.minimumFree else {
             return Finding(
                 "storage",
@@ -159,7 +159,7 @@ struct FolderChecks: Sendable {
     /// Returns a finding if the operators' alert limits and mutes cannot be read; `nil` otherwise.
     func alerts() -> Finding? {
         do throws(BackupFailure) {
-            _ = try AlertOverrides.read(from: folder)
+            _ = try home.alertOverrides()
             return nil
         } catch {
             return Finding("alerts", .problem, "\(error)")
@@ -291,8 +291,8 @@ extension FolderChecks {
 /// The files are only read here, since opening them for use would migrate them.
 extension FolderChecks {
     /// Returns a finding for the first file that this version cannot open; `nil` if there is none.
-    func unopenable(_ accounts: FolderLayout.File) -> Finding? {
-        let files = [accounts] + (isThorough ? FolderLayout.ofStores(in: folder) : [])
+    func unopenable(_ accounts: LayoutStatus) -> Finding? {
+        let files = [accounts] + (isThorough ? storeLayouts : [])
         guard let file = files.first(where: { $0.error != nil }), let error = file.error else { return nil }
         guard error.isNewer else {
             return Finding("storage", .problem, "\(folder)/\(file.path) cannot be opened: \(error)")
@@ -307,8 +307,13 @@ extension FolderChecks {
         )
     }
 
+    /// The layouts of the stores, without those that cannot be read.
+    private var storeLayouts: [LayoutStatus] {
+        ((try? home.upkeep.storeFiles()) ?? []).compactMap { try? home.upkeep.layout(of: $0) }
+    }
+
     /// Whether the accounts file has this version's layout; otherwise opening it would migrate it.
-    var isCurrent: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isCurrent) == true }
+    var isCurrent: Bool { (try? home.upkeep.accountsLayout().file.isCurrent) == true }
 
     func otherProgramsFile() -> Finding {
         Finding(
@@ -325,17 +330,17 @@ extension FolderChecks {
 extension FolderChecks {
     func backup(now: Date) -> Finding {
         let schedule: BackupSchedule?
-        do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
+        do throws(BackupFailure) { schedule = try home.backups.schedule() } catch {
             return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: scheduleCommand)
         }
         if let schedule, let fault = fault(of: schedule) { return fault }
-        let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
+        let place = schedule?.folder ?? home.backups.standardFolder
         let timestamp = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
-        if let newest = Backup.newestUnusable(in: place, at: timestamp) {
+        if let newest = home.backups.newestUnusable(in: place, at: timestamp) {
             let found = "the newest is unusable: \(newest.reason)"
             return Finding("backup", .problem, found, next: "create another: \(createCommand)")
         }
-        guard let latest = Backup.all(in: place, at: timestamp).last else { return none(schedule, now) }
+        guard let latest = home.backups.all(in: place, at: timestamp).last else { return none(schedule, now) }
         guard latest.manifest.made <= timestamp.milliseconds + 3_600_000 else {
             return Finding(
                 "backup",
@@ -359,7 +364,7 @@ extension FolderChecks {
 
     /// Returns a finding for data that a restore of this backup would lack.
     private func fault(of latest: Backup) -> Finding? {
-        let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
+        let (manifest, faults) = (latest.manifest, home.backups.verdict(on: latest)?.faults ?? 0)
         if faults > 0 {
             let found = "the newest, \(latest.name), has \(faults.of("fault"))"
             return Finding("backup", .problem, found, next: "create another: \(createCommand)")
@@ -378,7 +383,7 @@ extension FolderChecks {
     private func fault(of schedule: BackupSchedule) -> Finding? {
         guard isThorough else { return nil }
         do throws(BackupFailure) {
-            try schedule.tryFolder(disk: disk)
+            try home.backups.tryFolder(of: schedule)
             return nil
         } catch {
             return Finding(
@@ -393,7 +398,7 @@ extension FolderChecks {
 
     private func none(_ schedule: BackupSchedule?, _ now: Date) -> Finding {
         guard let schedule else { return Finding("backup", .advice, "none yet", next: scheduleCommand) }
-        let age = BackupSchedule.changed(in: folder).map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
+        let age = home.backups.scheduleChanged.map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
         guard age * 1000 <= schedule.interval.milliseconds else {
             return overdue("none yet, although the schedule is \(Self.words(seconds: age)) old", schedule)
         }

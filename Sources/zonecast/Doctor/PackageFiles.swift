@@ -1,6 +1,6 @@
 import Configuration
 import Foundation
-import RelayStore
+import RelayCore
 import RelaySystem
 
 /// Paths of the Debian package and of systemd for the relay's service.

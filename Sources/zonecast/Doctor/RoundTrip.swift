@@ -2,7 +2,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// The credentials with which the doctor saves and fetches.
@@ -176,7 +175,7 @@ struct DoctorSession {
     private let account: Account.ID
     private let token: APIToken
 
-    init(_ accounts: AccountStore) throws {
+    init(_ accounts: any AccountDirectory) throws {
         guard let container = ContainerID("_doctor") else { throw DirectoryError.invalid("_doctor is no container") }
         home = ContainerEnvironment(container, .development)
         try accounts.ensureContainer(container)
@@ -201,7 +200,7 @@ struct DoctorSession {
         credentials = DoctorCredentials(container: container.name, apiToken: text, webToken: started.webToken)
     }
 
-    func end(_ accounts: AccountStore) {
+    func end(_ accounts: any AccountDirectory) {
         try? accounts.revokeSessions(of: account, in: home)
         try? accounts.removeAPIToken(token.id)
     }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Foundation
 import RelayCore
-import RelayStore
 import RelaySystem
 import ZoneKit
 
@@ -111,7 +110,7 @@ struct StatusCommand: AsyncParsableCommand {
     private static func bytes(below folder: String) -> Int64 {
         let keys: [URLResourceKey] = [.fileSizeKey, .isRegularFileKey]
         let root = URL(fileURLWithPath: folder)
-        let backups = URL(fileURLWithPath: BackupSchedule.standardFolder(of: folder)).standardizedFileURL.path
+        let backups = URL(fileURLWithPath: DataFolder.home(folder).backups.standardFolder).standardizedFileURL.path
         guard let files = FileManager.default.enumerator(at: root, includingPropertiesForKeys: keys) else { return 0 }
         var sum: Int64 = 0
         for case let file as URL in files {

@@ -7,7 +7,6 @@ import Records
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 
@@ -113,7 +112,7 @@ struct AlertMonitor: Service {
 
 /// Logs an error if the operators' alert limits and mutes cannot be read: at the start, and when the reason changes.
 struct AlertOverridesCheck: Service {
-    let data: String
+    let home: any RelayHome
     let logger: Logger
 
     func run() async throws {
@@ -129,7 +128,7 @@ struct AlertOverridesCheck: Service {
 
     private func fault() -> String? {
         do throws(BackupFailure) {
-            _ = try AlertOverrides.read(from: data)
+            _ = try home.alertOverrides()
             return nil
         } catch {
             return error.description

@@ -5,7 +5,6 @@ import RelayAPI
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 

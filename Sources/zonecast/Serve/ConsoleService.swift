@@ -5,7 +5,6 @@ import RelayAPI
 import RelayConsole
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 import Synchronization
@@ -112,7 +111,7 @@ extension ConfigurationReading {
     }
 }
 
-extension AccountStore {
+extension AccountDirectory {
     /// Prints where the data, console and demo are, and how to stop; with JSON logs only the link for the first operator.
     func announce(at url: String, _ settings: ServeSettings, _ logger: Logger) {
         let base = settings.signIn.publicURL ?? url

@@ -1,6 +1,6 @@
 import Foundation
 import Records
-import RelayStore
+import RelayCore
 import RelaySystem
 
 /// An exclusive lock on a data folder, held by one relay or by a command that changes data the relay caches.

@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 import Synchronization
@@ -35,7 +34,7 @@ struct TransferHousekeeping: Service {
 
 /// Makes the backups of the folder's schedule.
 struct ScheduledBackups: Service {
-    let data: String
+    let backups: any Backups
     let logger: Logger
 
     /// The last failed backup: its schedule and time.
@@ -63,7 +62,7 @@ struct ScheduledBackups: Service {
     /// Reads the current schedule; logs an error that differs from the last one.
     private func schedule(_ broken: borrowing Mutex<String?>) -> BackupSchedule? {
         do throws(BackupFailure) {
-            let schedule = try BackupSchedule.read(from: data)
+            let schedule = try backups.schedule()
             broken.withLock { $0 = nil }
             return schedule
         } catch {
@@ -84,10 +83,10 @@ struct ScheduledBackups: Service {
         }
         if isTooEarly { return }
         do throws(BackupFailure) {
-            guard let backup = try schedule.makeDue(of: data, at: TimeSource.system.now()) else { return }
+            guard let backup = try backups.makeDue(schedule, at: TimeSource.system.now()) else { return }
             failure.withLock { $0 = nil }
             logger.info("Backup \(backup.name) was created.")
-            if let complaint = BackupRow(backup).complaint { logger.error("\(complaint)") }
+            if let complaint = BackupRow(backup, in: backups).complaint { logger.error("\(complaint)") }
         } catch {
             failure.withLock { $0 = Failure(schedule: schedule) }
             logger.error("The scheduled backup failed; the relay retries in an hour. \(error)")
@@ -97,7 +96,7 @@ struct ScheduledBackups: Service {
 
 /// Removes assets that no record refers to, every 10 minutes.
 struct AssetHousekeeping: Service {
-    let stores: StoreFolder
+    let stores: any ServedStores
     let unusedLifetime: Duration
 
     func run() async throws {
@@ -114,7 +113,7 @@ struct AssetHousekeeping: Service {
 
 /// Deletes tombstones older than the horizon, every hour.
 struct TombstoneHousekeeping: Service {
-    let stores: StoreFolder
+    let stores: any ServedStores
     /// `nil`: tombstones are kept forever.
     let horizon: Duration?
     let logger: Logger
@@ -136,7 +135,7 @@ struct TombstoneHousekeeping: Service {
 struct RevocationWatch: Service {
     let admission: RelayAdmission
     let relay: Relay
-    let accounts: AccountStore
+    let accounts: any AccountDirectory
 
     func run() async throws {
         defer { relay.stopPushes() }

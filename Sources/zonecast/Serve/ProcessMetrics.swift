@@ -1,12 +1,12 @@
 import Foundation
 import RelayAPI
+import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 
 extension RelayMetrics {
     /// Registers metrics of connections, notices and stores.
-    func show(_ relay: Relay, _ hub: NoticeHub, _ stores: StoreFolder) {
+    func show(_ relay: Relay, _ hub: NoticeHub, _ stores: any ServedStores) {
         show("zonecast_notice_connections", "Devices connected for notices.", count: { hub.connectionCount })
         show("zonecast_push_devices", "Devices registered with a push service.", count: { relay.pushDeviceCount })
         show("zonecast_notices_sent_total", "Notices written to devices' sockets.", kind: .counter) {

@@ -5,8 +5,8 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 import RelayAPI
+import RelayCore
 import RelayGateways
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 
@@ -16,7 +16,7 @@ struct PushClient: Service {
     private let client: HTTPClient
 
     /// Returns `nil` if no push service is configured.
-    init?(_ choices: PushOptions, accounts: AccountStore) throws {
+    init?(_ choices: PushOptions, accounts: any AccountDirectory) throws {
         guard let settings = try choices.settings(relayKey: accounts.relayKey()) else { return nil }
         client = try Self.connections(choices)
         service = PushDependencies(

@@ -7,7 +7,6 @@ import RelayConsole
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 import UnixSignals
@@ -15,6 +14,8 @@ import UnixSignals
 /// The relay of one data folder, from its files to its port.
 struct RunningRelay {
     let settings: ServeSettings
+    /// What the data folder contains.
+    let home: any RelayHome
     let logger: Logger
     let restart: SimulatedCrash
     let failedCommit: FailedCommitHandler
@@ -36,6 +37,7 @@ struct RunningRelay {
         self.guests = guests
         self.rows = rows
         self.settings = settings
+        home = DataFolder.home(settings.data)
         self.onListening = onListening
         logger = Logger(label: "zonecast") { [settings] _ in
             LogLines(format: settings.logFormat, logLevel: settings.logLevel)
@@ -51,7 +53,7 @@ struct RunningRelay {
         try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
         let coreServices = try coreServices(on: directory())
-        defer { coreServices.stores.close() }
+        defer { coreServices.stores.close(patience: .seconds(1)) }
         coreServices.stores.removeBrokenUploads()
         let push = try PushClient(settings.push, accounts: coreServices.accounts)
         let relay = try relay(on: coreServices, push)
@@ -109,18 +111,15 @@ struct RunningRelay {
         }
     }
 
-    private func directory() throws -> AccountStore {
+    private func directory() throws -> any AccountDirectory {
         do {
-            try Backup.finishRestore(in: settings.data)
+            try home.backups.finishRestore()
         } catch {
             throw CommandFailure(.failed, "An interrupted restore cannot be completed. \(error)")
         }
         do {
-            let accounts = try AccountStore(
-                folder: settings.data,
-                onLostWrite: { [failedCommit] in failedCommit.endProcess() }
-            )
-            try ContainerRemoval(in: settings.data).finish(with: accounts)
+            let accounts = try home.accounts { [failedCommit] in failedCommit.endProcess() }
+            try home.upkeep.finishRemoval(with: accounts)
             return accounts
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: settings.data)
@@ -152,21 +151,21 @@ extension RunningRelay {
 
     /// The parts that all others depend on.
     struct CoreServices {
-        let accounts: AccountStore
+        let accounts: any AccountDirectory
         let metrics: RelayMetrics
         let tracing: Tracing?
         let hub: NoticeHub
         let damage: StoreDamageReporter
-        let stores: StoreFolder
+        let stores: any ServedStores
     }
 
-    func coreServices(on accounts: AccountStore) throws -> CoreServices {
+    func coreServices(on accounts: any AccountDirectory) throws -> CoreServices {
         let metrics = RelayMetrics()
         let tracing = try Tracing(settings.traces, logger: logger)
         Tracing.show(tracing, in: metrics)
         let hub = hub(metrics)
         metrics.showProcess(data: settings.data, version: Zonecast.version)
-        let damage = StoreDamageReporter(data: settings.data, logger: logger)
+        let damage = StoreDamageReporter(data: settings.data, upkeep: home.upkeep, logger: logger)
         metrics.show(
             "zonecast_store_damage_total",
             "Requests and daily checks that found a damaged page.",
@@ -203,19 +202,17 @@ extension RunningRelay {
         _ metrics: RelayMetrics,
         _ damage: StoreDamageReporter,
         _ tracer: Tracer?
-    ) -> StoreFolder {
+    ) -> any ServedStores {
         let shortage = DescriptorShortageLog(logger: logger)
-        return StoreFolder(
-            folder: settings.data,
-            draw: { UInt64.random(in: .min ... .max) },
-            tuning: settings.queries,
-            maxOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
-            onCommit: { [notices = CommitNotices(hub.bus, tracer: tracer)] in notices.publish($1, of: $0) },
-            onCommitTime: { writes, time in metrics.committed(writes, in: time) },
-            onLostWrite: { [failedCommit] in failedCommit.endProcess() },
-            onDamage: { damage.occurred($0, $1, $2) },
-            onShortage: { shortage.occurred() }
-        )
+        var options = StoreOptions(draw: { UInt64.random(in: .min ... .max) })
+        options.tuning = settings.queries
+        options.mostOpen = DescriptorShares(descriptors: Descriptors.limit).stores
+        options.events.committed = { [notices = CommitNotices(hub.bus, tracer: tracer)] in notices.publish($1, of: $0) }
+        options.events.commitTook = { writes, time in metrics.committed(writes, in: time) }
+        options.events.lostWrite = { [failedCommit] in failedCommit.endProcess() }
+        options.events.foundDamage = { damage.occurred($0, $1, $2) }
+        options.events.lacksDescriptors = { shortage.occurred() }
+        return home.stores(options)
     }
 
     // MARK: Request handling
@@ -243,7 +240,7 @@ extension RunningRelay {
             random: .system,
             onFault: { [logger] id, error in
                 // A command has the store: expected, and as many requests as devices send.
-                guard error as? RelayError != StoreFolder.held else { return }
+                guard error as? RelayError != .storeIsHeld else { return }
                 logger.error(
                     "A request failed because of an internal error.",
                     error: error,
@@ -293,6 +290,7 @@ extension RunningRelay {
         _ push: PushClient?
     ) throws {
         let parts = ConsoleParts(
+            home: home,
             accounts: coreServices.accounts,
             stores: coreServices.stores,
             relay: relay,
@@ -367,11 +365,12 @@ extension RunningRelay {
             AssetHousekeeping(stores: coreServices.stores, unusedLifetime: settings.assets.unusedLifetime),
             TombstoneHousekeeping(stores: coreServices.stores, horizon: settings.tombstoneHorizon, logger: logger),
             TransferHousekeeping(relay: relay), UploadHousekeeping(relay: relay),
-            ScheduledBackups(data: settings.data, logger: logger),
-            DailyStoreCheck(data: settings.data, damage: coreServices.damage),
-            AlertOverridesCheck(data: settings.data, logger: logger),
+            ScheduledBackups(backups: home.backups, logger: logger),
+            DailyStoreCheck(upkeep: home.upkeep, damage: coreServices.damage),
+            AlertOverridesCheck(home: home, logger: logger),
             StoreRequestWatch(
                 data: settings.data,
+                home: home,
                 accounts: coreServices.accounts,
                 stores: coreServices.stores,
                 relay: relay,
@@ -398,8 +397,8 @@ extension RunningRelay {
         return AlertMonitor(
             webhook: webhook,
             interval: settings.alerts.interval,
-            read: { [data = settings.data] in
-                AlertReading.all(telemetry, metrics, data: data, started: started, now: TimeSource.system.now())
+            read: { [home] in
+                AlertReading.all(telemetry, metrics, home: home, started: started, now: TimeSource.system.now())
             },
             logger: logger
         )

@@ -3,7 +3,6 @@ import Logging
 import Records
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 import Synchronization
@@ -16,11 +15,13 @@ final class StoreDamageReporter: Sendable {
     private static let reportInterval = Duration.seconds(60)
 
     private let data: String
+    private let upkeep: any StorageUpkeep
     private let logger: Logger
     private let state = Mutex<(lastReported: [String: ContinuousClock.Instant], occurred: Int64)>(([:], 0))
 
-    init(data: String, logger: Logger) {
+    init(data: String, upkeep: any StorageUpkeep, logger: Logger) {
         self.data = data
+        self.upkeep = upkeep
         self.logger = logger
     }
 
@@ -35,7 +36,7 @@ final class StoreDamageReporter: Sendable {
     }
 
     /// Called when the daily check finds a damaged file.
-    func found(_ fault: StoreCheck.Fault) { say("\(fault).", of: "\(data)/\(fault.file)") }
+    func found(_ fault: StorageFault) { say("\(fault).", of: "\(data)/\(fault.file)") }
 
     private func say(_ sentence: String, of path: String) {
         let now = ContinuousClock.now
@@ -45,13 +46,13 @@ final class StoreDamageReporter: Sendable {
             state.lastReported[path] = now
             return true
         }
-        if isNew { logger.error("\(sentence) \(StoreCheck.remedy(data: data))") }
+        if isNew { logger.error("\(sentence) \(upkeep.remedy)") }
     }
 }
 
 /// Checks all pages once a day, so that damage is found while there are backups from before it.
 struct DailyStoreCheck: Service {
-    let data: String
+    let upkeep: any StorageUpkeep
     let damage: StoreDamageReporter
 
     func run() async throws {
@@ -61,7 +62,7 @@ struct DailyStoreCheck: Service {
             while (try? await Task.sleep(for: wait)) != nil {
                 wait = .seconds(86_400)
                 try? await BackgroundQueue.run(.background) {
-                    for fault in (try? StoreCheck.faults(in: data)) ?? [] { damage.found(fault) }
+                    for fault in (try? upkeep.faults { _ in }) ?? [] { damage.found(fault) }
                 }
             }
         }

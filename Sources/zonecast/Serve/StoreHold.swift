@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 
@@ -170,8 +169,9 @@ struct StoreRequestWatch: Service {
     private static let interval = Duration.milliseconds(100)
 
     let data: String
-    let accounts: AccountStore
-    let stores: StoreFolder
+    let home: any RelayHome
+    let accounts: any AccountDirectory
+    let stores: any ServedStores
     let relay: Relay
     let logger: Logger
 
@@ -208,7 +208,7 @@ struct StoreRequestWatch: Service {
     private func close(_ homes: [ContainerEnvironment]) async -> String {
         for (index, home) in homes.enumerated() {
             do throws(RelayError) {
-                try await stores.hold(home) { relay.storeIsHeld(home) }
+                try await stores.hold(home, patience: .seconds(30)) { relay.storeIsHeld(home) }
                 await relay.storeIsClosed(home)
             } catch {
                 open(Array(homes[..<index]))
@@ -226,8 +226,8 @@ struct StoreRequestWatch: Service {
     /// Completes or undoes what a command that failed or died has begun, and serves the stores again.
     private func reopen(_ homes: [ContainerEnvironment]) {
         do {
-            try Backup.finishRestore(in: data)
-            try ContainerRemoval(in: data).finish(with: accounts)
+            try home.backups.finishRestore()
+            try home.upkeep.finishRemoval(with: accounts)
         } catch {
             // With half of the old content and half of the new, no store may be opened.
             return logger.critical(

@@ -9,7 +9,6 @@ import RelayAPI
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
 import ServiceLifecycle
 

@@ -1,7 +1,6 @@
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// The exit codes of the command.
@@ -47,7 +46,7 @@ struct CommandFailure: Error, CustomStringConvertible {
     init(_ failure: BackupFailure) {
         switch failure {
         case .busy: self.init(.conflict, failure.description)
-        case .nothingThere(let folder) where FolderAccess.isForbidden(folder):
+        case .nothingThere(let folder, _) where FolderAccess.isForbidden(folder):
             self.init(.notAllowed, failure.description)
         default: self.init(.failed, failure.description)
         }
@@ -65,7 +64,7 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(.conflict, "The \(what) already exists.")
         case .missing(let what) where what.hasPrefix("container "):
             let name = what.dropFirst("container ".count)
-            let known = (try? AccountStore(folder: folder).containers().map(\.container.name)) ?? []
+            let known = (try? DataFolder.home(folder).accounts().containers().map(\.container.name)) ?? []
             let near = ConfigurationKeys.suggestion(for: String(name), among: known)
             let meant = near.map { " Did you mean \($0)?" } ?? ""
             self.init(

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// The options that select the data folder and the output format.
@@ -39,23 +38,26 @@ struct FolderOptions: ParsableArguments {
 
     var folder: String { data ?? PackageFiles.standardData }
 
+    /// What the folder contains.
+    var home: any RelayHome { DataFolder.home(folder) }
+
     /// Runs `body` with the folder's account store, which a relay may be using at the same time.
     ///
     /// Creates the folder only if `creates` is set, so that a mistyped name is reported.
-    func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
+    func withDirectory<Value>(creates: Bool = false, _ body: (any AccountDirectory) throws -> Value) throws -> Value {
         try checkDirectory(creates: creates)
         do {
-            return try body(try AccountStore(folder: folder))
+            return try body(try home.accounts())
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: folder)
         }
     }
 
     /// Like `withDirectory`, for an asynchronous body.
-    func withDirectoryAsync<Value>(_ body: (AccountStore) async throws -> Value) async throws -> Value {
+    func withDirectoryAsync<Value>(_ body: (any AccountDirectory) async throws -> Value) async throws -> Value {
         try checkDirectory(creates: false)
         do {
-            return try await body(try AccountStore(folder: folder))
+            return try await body(try home.accounts())
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: folder)
         }
@@ -82,7 +84,7 @@ extension FolderOptions {
         _ subject: String,
         in home: ContainerEnvironment? = nil,
         creates: Bool = false,
-        _ body: (AccountStore) throws -> Value
+        _ body: (any AccountDirectory) throws -> Value
     ) throws -> Value {
         try withDirectory(creates: creates) { store in
             try store.withAuditEntry(AuditEntry(command: action, subject, in: home)) { try body(store) }
@@ -106,13 +108,6 @@ extension FolderOptions {
     /// Writes that the command has done its work: `{"revoked":true}` or `revoked`.
     func confirm(_ done: String) throws {
         if json { try Terminal.say(json: [done: true]) } else { Terminal.tell(done) }
-    }
-}
-
-extension AccountStore {
-    /// Throws if the container does not exist.
-    func requireContainer(_ container: ContainerID) throws {
-        guard try hasContainer(container) else { throw DirectoryError.missing("container \(container)") }
     }
 }
 

@@ -1,5 +1,5 @@
 import Foundation
-import RelayStore
+import RelayCore
 import RelaySystem
 import Synchronization
 import Wire

@@ -1,5 +1,5 @@
 import Foundation
-import RelayStore
+import RelayCore
 import RelaySystem
 
 /// A relay's address and credentials, saved for later commands in `~/.config/zonecast/profiles.json`, readable only by

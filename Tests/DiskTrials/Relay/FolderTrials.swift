@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import RelayCore
 import RelayStore
 
 /// Actions on a whole data folder, on a disk that fails at each of their operations in turn: backups, restores,

@@ -97,9 +97,10 @@ import Testing
         }
         let first = try store.auditEntries(limit: 2)
         #expect(first.map(\.subject) == ["Z5", "Z4"])
-        #expect(try store.auditEntries(before: first.last?.number, limit: 9).map(\.subject) == ["Z3", "Z2", "Z1"])
-        #expect(try store.auditEntries(with: "z2", limit: 9).map(\.subject) == ["Z2"])
-        #expect(try store.auditEntries(with: "%", limit: 9).isEmpty)
+        let rest = try store.auditEntries(before: first.last?.number, with: "", limit: 9)
+        #expect(rest.map(\.subject) == ["Z3", "Z2", "Z1"])
+        #expect(try store.auditEntries(before: nil, with: "z2", limit: 9).map(\.subject) == ["Z2"])
+        #expect(try store.auditEntries(before: nil, with: "%", limit: 9).isEmpty)
     }
 
     private func entry(_ subject: String) -> AuditEntry {

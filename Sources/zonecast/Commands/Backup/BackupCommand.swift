@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast backup`: backups of a data folder, made while the relay runs.
@@ -28,7 +27,10 @@ struct BackupOptions: ParsableArguments {
     )
     var backups: String?
 
-    var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
+    var place: String { backups ?? store.standardFolder }
+
+    /// The backups of the data folder.
+    var store: any Backups { folder.home.backups }
 
     /// The options that name both folders again, for suggested commands.
     var again: String { "--data \(folder.folder.shellWord)" + (backups.map { " --backups \($0.shellWord)" } ?? "") }
@@ -39,7 +41,7 @@ struct BackupOptions: ParsableArguments {
     /// Throws if the folder contains no relay data.
     func needData() throws {
         guard FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") else {
-            throw CommandFailure(.nothingThere(folder.folder))
+            throw CommandFailure(.noData(in: folder.folder))
         }
     }
 
@@ -55,24 +57,24 @@ struct BackupOptions: ParsableArguments {
                 throw CommandFailure(.failed, "There is no folder \(backups). Name the backup folder with --backups.")
             }
         } else if !FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") {
-            throw CommandFailure(.nothingThere(folder.folder))
+            throw CommandFailure(.noData(in: folder.folder))
         }
         return "There are no backups in \(place) yet. Create one: \(making)"
     }
 
     /// Returns the named backup; root may read backups that the data folder's owner cannot.
     func backup(named name: String) throws -> Backup {
-        if name == "latest", Backup.all(in: place).isEmpty, Backup.unusable(in: place).isEmpty {
+        if name == "latest", store.all(in: place).isEmpty, store.unusable(in: place).isEmpty {
             throw CommandFailure(.failed, try none())
         }
         let now = TimeSource.system.now()
         let find = {
             // An unusable newest backup is an error; "latest" must not silently mean an older one.
-            if name == "latest", let newest = Backup.newestUnusable(in: place, at: now) {
+            if name == "latest", let newest = store.newestUnusable(in: place, at: now) {
                 let others = "It is the newest. Name another: zonecast backup list \(again)"
                 throw CommandFailure(.failed, "\(newest.reason) \(others)")
             }
-            return try Backup.named(name, in: place, at: now)
+            return try store.named(name, in: place, at: now)
         }
         return try run { backups == nil && !name.contains("/") ? try find() : try FolderOwner.asCaller(find) }
     }
@@ -82,13 +84,13 @@ struct BackupOptions: ParsableArguments {
         access(backup.path, R_OK | X_OK) == 0 ? body() : FolderOwner.asCaller(body)
     }
 
-    /// Returns the system calls that write backups; called as the data folder's owner.
+    /// Returns the data folder's backups with the rights to write them; called as the data folder's owner.
     ///
     /// - Throws: `CommandFailure` if the owner may not write there.
-    func disk() throws -> DiskCalls {
-        guard let backups else { return .system }
+    func writableStore() throws -> any Backups {
+        guard let backups else { return store }
         if let refusal = FolderOwner.refusal(writingIn: backups) { throw CommandFailure(.notAllowed, refusal) }
-        return FolderOwner.disk(to: backups, besides: folder.folder)
+        return DataFolder.home(folder.folder, disk: FolderOwner.disk(to: backups, besides: folder.folder)).backups
     }
 
     /// Runs `body` as the data folder's owner and translates its errors.
@@ -122,7 +124,7 @@ struct BackupRow: Encodable {
     var verified: String?
     var faults: Int?
 
-    init(_ backup: Backup) {
+    init(_ backup: Backup, in backups: any Backups) {
         let manifest = backup.manifest
         self.backup = backup.path
         made = Date(timeIntervalSince1970: Double(manifest.made / 1000)).formatted(.iso8601)
@@ -133,7 +135,7 @@ struct BackupRow: Encodable {
         missingAssets = manifest.missingAssets
         damagedAssets = manifest.damagedAssets ?? 0
         rescuedAssets = manifest.rescuedAssets ?? 0
-        let verdict = backup.verdict
+        let verdict = backups.verdict(on: backup)
         verified = verdict.map { Timestamp(milliseconds: $0.at).iso8601 }
         faults = verdict?.faults
     }
@@ -181,15 +183,11 @@ extension BackupCommand {
 
         func run() throws {
             let backup = try options.run {
-                try Backup.create(
-                    of: options.folder.folder,
-                    in: options.place,
-                    now: TimeSource.system.now(),
-                    disk: try options.disk(),
-                    step: { options.step("copying \($0)") }
-                )
+                try options.writableStore().create(in: options.place, now: TimeSource.system.now()) {
+                    options.step("copying \($0)")
+                }
             }
-            let row = BackupRow(backup)
+            let row = BackupRow(backup, in: options.store)
             if options.folder.json {
                 try Terminal.say(json: row)
             } else {
@@ -221,8 +219,8 @@ extension BackupCommand {
         }
 
         func run() throws {
-            let rows = Backup.all(in: options.place).map(BackupRow.init)
-            let unusable = Backup.unusable(in: options.place).map {
+            let rows = options.store.all(in: options.place).map { BackupRow($0, in: options.store) }
+            let unusable = options.store.unusable(in: options.place).map {
                 Unusable(backup: $0.name, reason: $0.reason.description)
             }
             let none = try rows.isEmpty && unusable.isEmpty ? options.none() : ""
@@ -266,7 +264,7 @@ extension BackupCommand {
             } else if let keep {
                 try change(keep, data)
             }
-            let schedule = try options.run { try BackupSchedule.read(from: data) }
+            let schedule = try options.run { try options.store.schedule() }
             if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
             guard let schedule else {
                 return Terminal.say("There is no schedule. Set one: zonecast backup schedule daily")
@@ -275,7 +273,7 @@ extension BackupCommand {
         }
 
         private func set(_ word: String, _ data: String) throws {
-            if word == "off" { return BackupSchedule.remove(from: data) }
+            if word == "off" { return try options.run { try options.store.setSchedule(nil) } }
             guard let interval = BackupSchedule.Interval(rawValue: word) else {
                 throw CommandFailure(.usage, "'\(word)' is not an interval. Use hourly, daily, weekly or off.")
             }
@@ -284,7 +282,7 @@ extension BackupCommand {
 
         /// Changes only the number of backups that the schedule keeps.
         private func change(_ keep: Int, _ data: String) throws {
-            guard var schedule = try options.run({ try BackupSchedule.read(from: data) }) else {
+            guard var schedule = try options.run({ try options.store.schedule() }) else {
                 throw CommandFailure(
                     .failed,
                     "There is no schedule to change. "
@@ -299,11 +297,11 @@ extension BackupCommand {
         private func save(_ schedule: BackupSchedule, _ data: String) throws {
             do {
                 // Report an unusable folder now instead of in a log at night.
-                try options.run { try schedule.tryFolder(disk: options.disk()) }
+                try options.run { try options.writableStore().tryFolder(of: schedule) }
             } catch let failure as CommandFailure {
                 throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
             }
-            try options.run { try schedule.save(to: data) }
+            try options.run { try options.store.setSchedule(schedule) }
             Self.hint(at: schedule.folder, besides: data)
         }
 
@@ -345,10 +343,12 @@ extension BackupCommand {
         func run() throws {
             let backup = try options.backup(named: name)
             let (faults, missing) = BackupOptions.reading(backup) {
-                let faults = backup.verify(now: TimeSource.system.now()) { options.step("verifying \($0)") }
-                return (faults, backup.lackedAssets())
+                let faults = options.store.verify(backup, now: TimeSource.system.now()) {
+                    options.step("verifying \($0)")
+                }
+                return (faults, options.store.lackedAssets(of: backup))
             }
-            let row = BackupRow(backup)
+            let row = BackupRow(backup, in: options.store)
             if options.folder.json {
                 try Terminal.say(json: Answer(backup: row, faults: faults, missing: missing))
             } else {
@@ -409,7 +409,9 @@ extension BackupCommand {
         func run() throws {
             let data = options.folder.folder
             let backup = try options.backup(named: name)
-            let faults = BackupOptions.reading(backup) { backup.verify { options.step("verifying \($0)") } }
+            let faults = BackupOptions.reading(backup) {
+                options.store.verify(backup, now: nil) { options.step("verifying \($0)") }
+            }
             guard faults.isEmpty || force else {
                 faults.forEach { Terminal.sayError("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
@@ -419,11 +421,11 @@ extension BackupCommand {
             let lock = try FolderLock(pausingRelayIn: data)
             defer { withExtendedLifetime(lock) {} }
             let old = try options.run {
-                try backup.restore(
-                    to: data,
+                try DataFolder.home(data, disk: FolderOwner.disk(from: backup.path)).backups.restore(
+                    backup,
+                    nil,
                     now: TimeSource.system.now(),
                     draw: { UInt64.random(in: .min ... .max) },
-                    disk: FolderOwner.disk(from: backup.path),
                     step: { options.step("restoring \($0)") }
                 )
             }
@@ -436,9 +438,10 @@ extension BackupCommand {
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
             }
-            Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
+            let row = BackupRow(backup, in: options.store)
+            Terminal.tell("restored  \(row.made)  \(row.summary)")
             if let old { Terminal.tell("before    \(old)  (delete it when everything works)") }
-            if BackupSchedule(of: data) == nil {
+            if options.store.knownSchedule == nil {
                 Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }
             Terminal.tell("next      \(isRunning ? "nothing: the relay continues" : PackageFiles.start(on: data))")
@@ -455,7 +458,7 @@ extension BackupCommand {
                 )
             }
             let homes = try BackupOptions.reading(backup) {
-                Result { try backup.stores(of: container, created: row.created) }
+                Result { try options.store.stores(in: backup, of: container, created: row.created) }
             }
             .mapError { error in (error as? BackupFailure).map { CommandFailure($0) } ?? error }.get()
             .filter { environment == nil || $0.environment == environment }
@@ -471,12 +474,11 @@ extension BackupCommand {
             // Also after an error, which leaves the old data.
             let restoring = Result {
                 try options.run {
-                    try backup.restore(
+                    try DataFolder.home(data, disk: FolderOwner.disk(from: backup.path)).backups.restore(
+                        backup,
                         homes,
-                        to: data,
                         now: TimeSource.system.now(),
                         draw: { UInt64.random(in: .min ... .max) },
-                        disk: FolderOwner.disk(from: backup.path),
                         step: { options.step("restoring \($0)") }
                     )
                 }
@@ -504,7 +506,7 @@ extension BackupCommand {
                 )
             }
             Terminal.tell(
-                "restored  \(container), \(environments.joined(separator: " and "))  as of \(BackupRow(backup).made)"
+                "restored  \(container), \(environments.joined(separator: " and "))  as of \(BackupRow(backup, in: options.store).made)"
             )
             if let old { Terminal.tell("before    \(old)  (delete it when everything works)") }
             Terminal.tell("next      \(isBesideRelay ? "nothing: the relay continues" : PackageFiles.start(on: data))")

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
-import RelayStore
+import RelayCore
 import RelaySystem
 
 /// The inputs of `zonecast init`.

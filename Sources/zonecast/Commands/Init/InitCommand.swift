@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast init`: creates everything a relay needs before its first start.
@@ -149,7 +148,7 @@ struct InitCommand: AsyncParsableCommand {
     ) throws -> Bool {
         do {
             let isNew = !FileManager.default.fileExists(atPath: data + "/relay.sqlite")
-            let accounts = try AccountStore(folder: data)
+            let accounts = try DataFolder.home(data).accounts()
             report.note(InitStep("relay's own key", "\(data)/relay.sqlite, readable only by its owner", isNew: isNew))
             let isThere = try accounts.hasContainer(container)
             if !isThere { try accounts.addContainer(container) }
@@ -170,7 +169,7 @@ struct InitCommand: AsyncParsableCommand {
     }
 
     /// Creates an account for apps and, if a password is given, a console operator with the same password.
-    private func addAdmin(_ email: String, _ accounts: AccountStore) throws -> [InitStep] {
+    private func addAdmin(_ email: String, _ accounts: any AccountDirectory) throws -> [InitStep] {
         let password = passwordStdin ? try Terminal.readPasswordLine() : nil
         let isNew = try accounts.account(email: email) == nil
         if isNew {

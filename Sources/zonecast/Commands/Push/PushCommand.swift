@@ -6,7 +6,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayGateways
-import RelayStore
 import RelaySystem
 
 /// `zonecast push`: shows and configures push services and devices.

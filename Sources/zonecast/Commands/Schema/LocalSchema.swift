@@ -1,7 +1,6 @@
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import Wire
 
 /// The schema commands on a data folder.
@@ -15,10 +14,10 @@ struct LocalSchema {
     }
 
     /// Runs `body` with the container's schemas, if the container exists.
-    private func withSchemas<Value>(_ body: (SchemaFolder) throws -> Value) throws -> Value {
+    private func withSchemas<Value>(_ body: (any ContainerSchemas) throws -> Value) throws -> Value {
         try options.withDirectory { directory in
             try directory.requireContainer(container)
-            return try body(SchemaFolder(folder: options.folder, container: container))
+            return try body(options.home.schemas(of: container))
         }
     }
 

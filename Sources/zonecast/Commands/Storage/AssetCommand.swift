@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast asset`: lists, verifies and removes assets.
@@ -81,14 +80,14 @@ struct AssetCommand: ParsableCommand {
         }
 
         func run() throws {
+            let data = options.home
             guard let files = try AssetCommand.files(home, options) else {
                 return try say(Answer(assets: 0, damaged: [], missing: [], copies: [:]))
             }
-            let damaged = files.assets.filter { !files.isWhole($0) }.map(\.hash)
-            let backups =
-                BackupSchedule(of: options.folder)?.folder ?? BackupSchedule.standardFolder(of: options.folder)
+            let damaged = files.assets.filter { !data.upkeep.isWhole($0, of: home.home) }.map(\.hash)
+            let backups = data.backups.currentFolder
             let copies = (damaged + files.missing).map { hash in
-                (hash, Backup.copies(of: hash, in: home.home, among: backups).first)
+                (hash, data.backups.copies(ofAsset: hash, in: home.home, among: backups).first)
             }
             let found = Dictionary(copies.compactMap { hash, path in path.map { (hash, $0) } }) { first, _ in first }
             try say(Answer(assets: files.assets.count, damaged: damaged, missing: files.missing, copies: found))
@@ -118,8 +117,9 @@ struct AssetCommand: ParsableCommand {
 
         private func say(_ word: String, _ hash: String, _ answer: Answer) {
             Terminal.say("\(word)  \(hash)")
-            guard let copy = answer.copies[hash] else { return }
-            let live = StoreFiles.path(of: hash, in: home.home, folder: options.folder)
+            guard let copy = answer.copies[hash],
+                let live = options.home.upkeep.path(ofAsset: hash, in: home.home)
+            else { return }
             // Replaces the file instead of writing into it, since a relay may be sending it.
             Terminal.tell("         cp -p --remove-destination \(copy.shellWord) \(live.shellWord)")
         }
@@ -164,10 +164,10 @@ struct AssetCommand: ParsableCommand {
                 "deletes unused assets itself; the console's Assets page does so at once"
             )
             defer { withExtendedLifetime(lock) {} }
-            let stores = StoreFolder(folder: options.folder, draw: { UInt64.random(in: .min ... .max) }) { _, _ in }
-            defer { stores.close() }
+            let stores = options.home.stores(StoreOptions(draw: { UInt64.random(in: .min ... .max) }))
+            defer { stores.close(patience: .seconds(1)) }
             do throws(RelayError) {
-                _ = try stores.sqliteStore(of: home.home)
+                _ = try stores.store(of: home.home)
                 _ = try await stores.removeUnusedAssets(before: limit)
             } catch {
                 guard error.code != .tryAgainLater else { throw CommandFailure(.conflict, error.reason) }
@@ -192,7 +192,7 @@ struct AssetCommand: ParsableCommand {
     private static func files(_ home: HomeOptions, _ options: FolderOptions) throws -> StoreFiles? {
         try options.withDirectory { directory in
             try directory.requireContainer(home.container)
-            return try StoreFiles(of: home.home, in: options.folder)
+            return try options.home.upkeep.files(of: home.home)
         }
     }
 }

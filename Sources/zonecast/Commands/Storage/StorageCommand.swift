@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
 
 /// `zonecast storage`: shows, compacts and copies the files of a data folder.
@@ -49,7 +48,7 @@ struct StorageCommand: ParsableCommand {
             let free = Int64(clamping: FreeSpace.bytes(in: options.folder) ?? 0)
             var answer = Answer(
                 folder: options.folder,
-                sqlite: StoreFiles.engine,
+                sqlite: options.home.upkeep.engine.version,
                 freeBytes: free,
                 stores: [],
                 failures: []
@@ -72,7 +71,9 @@ struct StorageCommand: ParsableCommand {
 
         private func say(_ answer: Answer) {
             Terminal.say("folder  \(answer.folder)")
-            Terminal.say("engine  SQLite \(answer.sqlite), \(ByteText.of(answer.freeBytes)) free")
+            Terminal.say(
+                "engine  \(options.home.upkeep.engine.name) \(answer.sqlite), \(ByteText.of(answer.freeBytes)) free"
+            )
             Terminal.say("")
             Terminal.say(
                 table: answer.stores.map {
@@ -89,7 +90,7 @@ struct StorageCommand: ParsableCommand {
         private func look(_ home: ContainerEnvironment, _ answer: inout Answer) {
             let (container, environment) = (home.container.name, home.environment.rawValue)
             do {
-                guard let files = try StoreFiles(of: home, in: options.folder) else { return }
+                guard let files = try options.home.upkeep.files(of: home) else { return }
                 answer.stores.append(
                     Row(
                         container: container,
@@ -164,18 +165,17 @@ extension StorageCommand {
             }
         }
 
-        private func rooms() throws -> [StoreCompaction.Room] {
-            try options.withDirectory { _ in try StoreCompaction.rooms(in: options.folder) }
+        private func rooms() throws -> [CompactionRoom] {
+            try options.withDirectory { _ in try options.home.upkeep.rooms() }
         }
 
-        private func compact(_ room: StoreCompaction.Room) throws -> Row {
+        private func compact(_ room: CompactionRoom) throws -> Row {
             let start = ContinuousClock.now
-            let compaction = StoreCompaction(file: room.file, in: options.folder)
             do {
                 if room.isStepwise, !whole {
-                    try compactInSteps(compaction, room)
+                    try compactInSteps(room)
                 } else {
-                    try rewrite(compaction, room)
+                    try rewrite(room)
                 }
             } catch let DirectoryError.unavailable(text) {
                 throw CommandFailure(
@@ -191,10 +191,10 @@ extension StorageCommand {
             return row
         }
 
-        private func compactInSteps(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
+        private func compactInSteps(_ room: CompactionRoom) throws {
             let isRunning = FolderLock.runningRelay(in: options.folder) != nil
             var begun = ContinuousClock.now
-            try compaction.vacuumIncrementally { done, all in
+            try options.home.upkeep.compactStepwise(room.file) { done, all in
                 tell(room, Double(done) / Double(max(all, 1)))
                 // Leave the relay twice the time that this step took.
                 let took = (ContinuousClock.now - begun) / .microseconds(1)
@@ -203,7 +203,7 @@ extension StorageCommand {
             }
         }
 
-        private func rewrite(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
+        private func rewrite(_ room: CompactionRoom) throws {
             let kept = room.bytes - room.freeBytes
             let free = Int64(clamping: FreeSpace.bytes(in: options.folder) ?? 0)
             guard free > kept * 2 else {
@@ -225,7 +225,7 @@ extension StorageCommand {
             // Each byte is written three times: to the copy, to the log, and to the store.
             let progress = WrittenBytes(of: kept * 3) { tell(room, $0) }
             defer { progress?.end() }
-            try compaction.vacuum()
+            try options.home.upkeep.compact(room.file)
         }
 
         private static let leastFree: Int64 = 65_536
@@ -234,7 +234,7 @@ extension StorageCommand {
         /// In seconds; the relay refuses writes that wait for 5 seconds.
         private static let longestPause = 3.0
 
-        private func tell(_ room: StoreCompaction.Room, _ share: Double) {
+        private func tell(_ room: CompactionRoom, _ share: Double) {
             guard !options.json, isatty(STDERR_FILENO) == 1 else { return }
             Terminal.put("\r  \(room.file)  \(Int(share * 100)) %", on: STDERR_FILENO)
             if share >= 1 { Terminal.put("\r\u{1b}[K", on: STDERR_FILENO) }
@@ -313,16 +313,17 @@ extension StorageCommand {
         func run() throws {
             let (from, to) = (try Self.folder(source ?? options.folder), try Self.folder(target))
             guard FileManager.default.fileExists(atPath: from + "/relay.sqlite") else {
-                throw CommandFailure(.nothingThere(from))
+                throw CommandFailure(.noData(in: from))
             }
             let lock = try FolderLock.forReading(
                 of: from,
                 "the copy would lack its later writes. Stop it first, or create a backup instead"
             )
             defer { withExtendedLifetime(lock) {} }
-            let summary: FolderCopy.Summary
+            let summary: CopySummary
+            let home = DataFolder.home(from, disk: FolderOwner.disk(to: to, besides: from))
             do throws(BackupFailure) {
-                summary = try FolderCopy.make(of: from, at: to, disk: FolderOwner.disk(to: to, besides: from)) { step in
+                summary = try home.upkeep.copy(to: to) { step in
                     if !options.json, isatty(STDERR_FILENO) == 1 { Terminal.sayError("  \(step)") }
                 }
             } catch {

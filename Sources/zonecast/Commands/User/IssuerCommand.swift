@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayCore
 import RelayGateways
-import RelayStore
 import RelaySystem
 import Wire
 

@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import ZoneKit
 

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Records
 import RelayCore
-import RelayStore
 
 /// `zonecast user role`: assigns the roles that a schema declares for the public database.
 ///
@@ -33,7 +32,7 @@ struct RoleCommand: ParsableCommand {
             let (user, roles) = try options.change(action, "\(role) \(user)", in: home.home) { directory in
                 try directory.requireContainer(home.container)
                 let user = try find(in: directory)
-                let schemas = SchemaFolder(folder: options.folder, container: home.container)
+                let schemas = options.home.schemas(of: home.container)
                 let roles = try schemas.change(home.environment) { schema in
                     try requireRole(in: schema)
                     var roles = schema.members[user] ?? []
@@ -63,7 +62,7 @@ struct RoleCommand: ParsableCommand {
         }
 
         /// Returns the user's record name in the container.
-        private func find(in directory: AccountStore) throws -> UserID {
+        private func find(in directory: any AccountDirectory) throws -> UserID {
             if user.hasPrefix("_") {
                 let known = UserID(user)
                 let isKey = try directory.serverKeys().contains { $0.user == known && $0.home == home.home }
@@ -101,7 +100,7 @@ struct RoleCommand: ParsableCommand {
         func run() throws {
             let rows = try options.withDirectory { directory in
                 try directory.requireContainer(home.container)
-                let schemas = SchemaFolder(folder: options.folder, container: home.container)
+                let schemas = options.home.schemas(of: home.container)
                 return try schemas.schema(of: home.environment).members
                     .map { Row(userRecordName: $0.key.recordName, roles: $0.value.map(\.name).sorted()) }
                     .sorted { $0.userRecordName < $1.userRecordName }

@@ -3,7 +3,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import Wire
 
@@ -203,7 +202,7 @@ struct UserCommand: ParsableCommand {
         var isEmpty: Bool { givenName == nil && familyName == nil && phone == nil }
 
         /// An empty text removes a value; omitted values stay.
-        func write(to account: Account, in store: AccountStore) throws {
+        func write(to account: Account, in store: any AccountDirectory) throws {
             var name = account.name
             if let givenName { name.given = PersonName.part(givenName) }
             if let familyName { name.family = PersonName.part(familyName) }
@@ -282,7 +281,7 @@ struct UserCommand: ParsableCommand {
     }
 
     /// Returns the account with this address, `dev-NAME` or foreign subject, as shown by the list.
-    static func account(_ name: String, in store: AccountStore) throws -> Account {
+    static func account(_ name: String, in store: any AccountDirectory) throws -> Account {
         if let account = try store.account(email: name) { return account }
         let others = try store.accounts().filter { account in
             switch account.login {
@@ -355,7 +354,7 @@ extension UserCommand {
         }
 
         private func container(_ home: ContainerEnvironment, _ profile: UserProfile) throws -> Container {
-            let use = try StorageReport.use(of: profile.user, in: home, folder: options.folder)
+            let use = try options.home.upkeep.use(of: profile.user, in: home)
             return Container(
                 container: home.container.name,
                 environment: home.environment.rawValue,
@@ -571,7 +570,7 @@ extension UserCommand {
     /// Returns the containers and environments that an account has used.
     ///
     /// - Throws: `DirectoryError` if the filter names a container that does not exist.
-    static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
+    static func homes(of account: Account, _ filter: HomeFilter?, _ store: any AccountDirectory) throws
         -> [ContainerEnvironment]
     {
         if let container = filter?.container { try store.requireContainer(container) }

@@ -2,7 +2,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import Synchronization
 import Wire
@@ -102,7 +101,7 @@ struct UserSession {
     /// Reads the names from the store's file and the records from the relay.
     private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
         try await fetchRecords(
-            named: try StorageReport.defaultZoneNames(of: user, in: home, folder: folder),
+            named: try DataFolder.home(folder).upkeep.defaultZoneNames(of: user, in: home),
             in: "private",
             visit
         )
@@ -111,7 +110,7 @@ struct UserSession {
     /// Passes the user's records in the public database to `visit`, including the `Users` record.
     func publicRecords(_ visit: (JSONValue) -> Void) async throws {
         try await fetchRecords(
-            named: try StorageReport.publicNames(madeBy: user, in: home, folder: folder),
+            named: try DataFolder.home(folder).upkeep.publicNames(madeBy: user, in: home),
             in: "public",
             visit
         )
@@ -144,13 +143,14 @@ final class UserSessions: Sendable {
         var sessions: Set<Session.ID> = []
     }
 
-    let store: AccountStore
+    let store: any AccountDirectory
     private let open = Mutex(Open())
 
-    init(_ store: AccountStore) { self.store = store }
+    init(_ store: any AccountDirectory) { self.store = store }
 
     /// Runs `body` and ends its sessions afterwards, also if a signal ends the program.
-    static func during<Value>(_ store: AccountStore, _ body: (UserSessions) async throws -> Value) async rethrows
+    static func during<Value>(_ store: any AccountDirectory, _ body: (UserSessions) async throws -> Value)
+        async rethrows
         -> Value
     {
         let sessions = UserSessions(store)

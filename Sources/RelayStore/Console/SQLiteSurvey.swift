@@ -1,42 +1,13 @@
 package import Records
 package import RelayCore
 
-/// An overview of a store: names of zones and users, counts, and shares, but no contents of records.
-///
-/// Reads one committed state. Every call is limited in rows and, through `SQLiteStore.survey`, in time.
-package struct StoreSurvey {
+/// The survey of a store on SQLite, which `SQLiteStore.survey` limits in time.
+struct SQLiteSurvey: StoreSurvey {
     let reader: SQLiteReader
 
-    package struct ZoneRow: Sendable {
-        package var number: Int64
-        package var id: ZoneID
-        package var lastChange: UInt64
-        package var modified: Timestamp?
-        package var use: StorageUse
-        package var sharing: Zone.Sharing
-        /// The number of live records, counted up to the survey's bound.
-        package var records: Int
-    }
-
-    package struct Totals: Sendable {
-        package var users = 0
-        package var zones = 0
-        package var use = StorageUse()
-        package var publicUse = StorageUse()
-        package var shares = 0
-        package var subscriptions = 0
-
-        package init() {}
-    }
-
-    /// The bound for counting records, where many counts are requested.
-    package static let countBound = 1_000
-
-    package var schema: Schema { get throws(RelayError) { try reader.schema } }
-
-    package func totals() throws(RelayError) -> Totals {
+    func totals() throws(RelayError) -> StoreTotals {
         try reader.attempt {
-            var totals = Totals()
+            var totals = StoreTotals()
             totals.users = try reader.committedUserCount()
             try rows("SELECT count(*), sum(record_bytes), sum(asset_bytes) FROM zone WHERE deleted = 0") { row in
                 totals.zones = Int(row.int(0))
@@ -49,16 +20,10 @@ package struct StoreSurvey {
         }
     }
 
-    /// Returns live zones, most recently changed first, at most `limit`.
-    ///
-    /// Only zones whose name or owner's name contains `words`; for the next page, only those changed before `change`.
-    package func zones(
-        with words: String,
-        before change: UInt64 = .max,
-        limit: Int
-    ) throws(RelayError) -> [ZoneRow] {
+    func zones(with words: String, before change: UInt64, limit: Int) throws(RelayError) -> [SurveyedZone] {
         try reader.attempt {
-            var found: [ZoneRow] = []
+            var numbers: [Int64] = []
+            var found: [SurveyedZone] = []
             try rows(
                 """
                 SELECT z.id, u.name, z.name, z.last_change, z.record_bytes, z.asset_bytes, z.shared
@@ -73,19 +38,18 @@ package struct StoreSurvey {
                     statement.bind(3, Int64(limit))
                 }
             ) { row in
+                numbers.append(row.int(0))
                 found.append(
-                    ZoneRow(
-                        number: row.int(0),
+                    SurveyedZone(
                         id: ZoneID(row.text(2), owner: UserID(row.text(1))),
                         lastChange: row.unsigned(3),
                         use: StorageUse(records: row.int(4), assets: row.int(5)),
-                        sharing: Zone.Sharing(rawValue: row.int(6)) ?? .nothing,
-                        records: 0
+                        sharing: Zone.Sharing(rawValue: row.int(6)) ?? .nothing
                     )
                 )
             }
             for index in found.indices {
-                found[index].records = try count(found[index].number, upTo: Self.countBound)
+                found[index].records = try count(numbers[index], upTo: SurveyedZone.countBound)
                 try rows("SELECT modified_at FROM record WHERE change = ?", { $0.bind(1, found[index].lastChange) }) {
                     found[index].modified = Timestamp(milliseconds: $0.int(0))
                 }
@@ -115,11 +79,9 @@ package struct StoreSurvey {
         return count
     }
 
-    /// Returns the live zone with this ID.
-    package func zone(_ id: ZoneID) throws(RelayError) -> Zone? { try reader.zone(id) }
+    func zone(_ id: ZoneID) throws(RelayError) -> Zone? { try reader.zone(id) }
 
-    /// Returns the newest entries of a zone's log, including tombstones.
-    package func tail(of zone: Zone, limit: Int) throws(RelayError) -> [StoredRecord] {
+    func tail(of zone: Zone, limit: Int) throws(RelayError) -> [StoredRecord] {
         guard zone.lastChange > 0 else { return [] }
         var found: [StoredRecord] = []
         try reader.visitRecords(in: zone, changes: 1...zone.lastChange, backwards: true, limit: limit) { record, _ in
@@ -128,8 +90,7 @@ package struct StoreSurvey {
         return found
     }
 
-    /// Returns the number of live records of each type in the public database, counted up to `bound`.
-    package func publicCounts(upTo bound: Int) throws(RelayError) -> [String: Int] {
+    func publicCounts(upTo bound: Int) throws(RelayError) -> [String: Int] {
         try reader.attempt {
             var types: [(Int64, String)] = []
             try rows("SELECT id, name FROM record_type") { types.append(($0.int(0), $0.text(1))) }
@@ -162,58 +123,30 @@ package struct StoreSurvey {
 
 extension SQLiteStore {
     /// Runs `body` on one committed state, for a few seconds at most.
-    package func survey<Result>(_ body: (StoreSurvey) throws(RelayError) -> Result) throws(RelayError) -> Result {
-        try read { reader throws(RelayError) in
-            guard let reader = reader as? SQLiteReader else {
-                throw RelayError(.internalError, "This store cannot be surveyed.")
-            }
-            return try reader.attempt {
-                try QueryTimeLimit.limited(on: reader.database) { try body(StoreSurvey(reader: reader)) }
+    func survey<Result>(_ body: (SQLiteSurvey) throws(RelayError) -> Result) throws(RelayError) -> Result {
+        try readRows { reader throws(RelayError) in
+            try reader.attempt {
+                try QueryTimeLimit.limited(on: reader.database) { try body(SQLiteSurvey(reader: reader)) }
             }
         }
     }
 }
 
 extension StoreFolder {
-    /// Returns the store of an environment that has been used; creates no file.
-    package func existingStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore? {
-        isThere(home) ? try sqliteStore(of: home) : nil
+    package func survey<Result>(
+        _ home: ContainerEnvironment,
+        _ body: (any StoreSurvey) throws(RelayError) -> Result
+    ) throws(RelayError) -> Result? {
+        guard isThere(home) else { return nil }
+        return try sqliteStore(of: home).survey(body)
     }
 }
 
 /// Shares, subscriptions and indexes.
-extension StoreSurvey {
-    package struct ShareRow: Sendable {
-        /// The row ID, which is valid for the life of the store.
-        package var id: Int64
-        package var zone: ZoneID
-        /// The share record's name; for a share of a hierarchy the owner's app chose it, and it is not shown to
-        /// operators.
-        package var recordName: String
-        package var isZoneWide: Bool
-        package var publicPermission: Share.Permission
-        package var participants: [Share.Participant]
-    }
-
-    package struct UserSubscriptionRow: Sendable {
-        package var user: UserID
-        package var scope: DatabaseScope
-        package var subscription: Subscription
-    }
-
-    package struct IndexRow: Sendable {
-        package var recordType: String
-        /// The name of the field, or the index's other target.
-        package var target: String
-        package var isComplete: Bool
-        /// The number of entries, counted up to a bound.
-        package var entries: Int
-    }
-
-    /// Returns shares, newest first; only the one with `id` if it is given.
-    package func shares(limit: Int, id: Int64? = nil) throws(RelayError) -> [ShareRow] {
+extension SQLiteSurvey {
+    func shares(limit: Int, id: Int64?) throws(RelayError) -> [SurveyedShare] {
         try reader.attempt {
-            var found: [(Int64, ShareRow)] = []
+            var found: [(Int64, SurveyedShare)] = []
             try rows(
                 """
                 SELECT s.id, u.name, z.name, s.root IS NULL, s.public_permission, s.name FROM share s
@@ -225,13 +158,12 @@ extension StoreSurvey {
                     $0.bind(2, id ?? 0)
                 }
             ) { row in
-                let share = ShareRow(
+                let share = SurveyedShare(
                     id: row.int(0),
                     zone: ZoneID(row.text(2), owner: UserID(row.text(1))),
                     recordName: row.text(5),
                     isZoneWide: row.bool(3),
-                    publicPermission: Share.Permission(rawValue: Int(row.int(4))) ?? .none,
-                    participants: []
+                    publicPermission: Share.Permission(rawValue: Int(row.int(4))) ?? .none
                 )
                 found.append((row.int(0), share))
             }
@@ -243,9 +175,9 @@ extension StoreSurvey {
         }
     }
 
-    package func subscriptions(limit: Int) throws(RelayError) -> [UserSubscriptionRow] {
+    func subscriptions(limit: Int) throws(RelayError) -> [SurveyedSubscription] {
         try reader.attempt {
-            var found: [UserSubscriptionRow] = []
+            var found: [SurveyedSubscription] = []
             try rows(
                 """
                 SELECT \(SubscriptionRow.columns), u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user
@@ -262,21 +194,19 @@ extension StoreSurvey {
         }
     }
 
-    /// Returns the indexes that queries have created.
-    package func indexes(upTo bound: Int) throws(RelayError) -> [IndexRow] {
+    func indexes(upTo bound: Int) throws(RelayError) -> [SurveyedIndex] {
         try reader.attempt {
-            var found: [(Int64, IndexRow)] = []
+            var found: [(Int64, SurveyedIndex)] = []
             try rows(
                 """
                 SELECT i.id, t.name, i.target, i.built_to >= i.goal FROM field_index i
                 JOIN record_type t ON t.id = i.type WHERE i.dropped = 0 ORDER BY t.name, i.target
                 """
             ) { row in
-                let index = IndexRow(
+                let index = SurveyedIndex(
                     recordType: row.text(1),
                     target: row.text(2),
-                    isComplete: row.bool(3),
-                    entries: 0
+                    isComplete: row.bool(3)
                 )
                 found.append((row.int(0), index))
             }
