@@ -63,7 +63,7 @@ private final class ClosureWrite<Outcome: Sendable>: EndpointWrite, @unchecked S
 
 /// A request for an operation that waits for nothing but its write; needs no task.
 ///
-/// Runs on the caller's thread if the store's reads do not block, and otherwise on the store's executor. A write
+/// Runs on the caller's thread if the stores' reads do not block, and otherwise on the stores' executor. A write
 /// continues on `executor` when it is on disk. The object is also the `StoreWrite`, so that a write needs only one
 /// allocation.
 // Unchecked because of `write` and `failure`: one thread at a time uses the request, first the caller, then the store's
@@ -106,15 +106,16 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
     }
 
     func begin() {
+        guard let blocking = relay.stores.executor else { return start() }
+        Task(executorPreference: blocking) { [self] in start() }
+    }
+
+    private func start() {
         var authentication: Authentication?
         do {
             let caller = try known ?? relay.admit(request, route)
             authentication = caller
-            let store = try relay.store(for: request, route, caller)
-            guard let blocking = store.executor else {
-                return perform(caller, in: store)
-            }
-            Task(executorPreference: blocking) { [self] in perform(caller, in: store) }
+            perform(caller, in: try relay.store(for: request, route, caller))
         } catch {
             fail(error, authentication)
         }
@@ -152,7 +153,7 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
                 fail(error, context.authentication)
             }
         }
-        if let blocking = context.store.executor {
+        if let blocking = relay.stores.executor {
             Task(executorPreference: blocking) { proceed() }
         } else {
             executor.run(proceed)
@@ -205,7 +206,7 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
     private func respond(_ response: APIResponse, _ authentication: Authentication?) {
         var response = response
         relay.addCommonFields(&response, request, known == nil ? authentication : nil, id: id)
-        guard context?.store.executor != nil else { return then(response) }
+        guard relay.stores.executor != nil else { return then(response) }
         executor.run { [self, response] in then(response) }
     }
 }

@@ -150,7 +150,7 @@ package final class Relay: Sendable {
         case .step(let route, let step):
             OperationRequest(self, request, route, step, executor: executor, then: then).begin()
         case .waiting(let work):
-            return Task(executorPreference: executor.tasks) {
+            return Task(executorPreference: stores.executor ?? executor.tasks) {
                 let response = await work()
                 executor.run { then(response) }
             }
@@ -163,7 +163,7 @@ package final class Relay: Sendable {
         switch handling(of: request) {
         case .response(let response): response
         case .step(let route, let step): await perform(step, request, route)
-        case .waiting(let work): await work()
+        case .waiting(let work): await withTaskExecutorPreference(stores.executor) { await work() }
         }
     }
 
@@ -220,13 +220,11 @@ package final class Relay: Sendable {
             let caller = try known ?? admit(request, route)
             authentication = known == nil ? caller : nil
             let store = try store(for: request, route, caller)
-            let answer = try await withTaskExecutorPreference(store.executor) {
-                let context = try context(request, route, caller, in: store, id: id)
-                if known == nil, let user = caller.caller.user {
-                    try await provisioning.provision(user, route.home, in: store)
-                }
-                return try await endpoint(context)
+            let context = try context(request, route, caller, in: store, id: id)
+            if known == nil, let user = caller.caller.user {
+                try await provisioning.provision(user, route.home, in: store)
             }
+            let answer = try await endpoint(context)
             if known == nil { count(answer, of: route) }
             response = APIResponse(answer)
         } catch {

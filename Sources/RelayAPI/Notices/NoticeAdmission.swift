@@ -26,6 +26,12 @@ package protocol NoticeAdmission: Sendable {
     /// queue, or in both, but never missing.
     func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) -> NoticeCatchUp
 
+    /// Like `catchUp`, but reads where the stores' reads may block.
+    func catchUpWaiting(
+        _ device: AdmittedDevice,
+        since: [DatabaseScope: String]
+    ) async throws(NoticeClose) -> NoticeCatchUp
+
     /// Returns a replacement for the device's token shortly before it expires; `nil` if there is none.
     ///
     /// Called on the connection's event loop, so it must not block.
@@ -34,6 +40,13 @@ package protocol NoticeAdmission: Sendable {
 
 extension NoticeAdmission {
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? { nil }
+
+    package func catchUpWaiting(
+        _ device: AdmittedDevice,
+        since: [DatabaseScope: String]
+    ) async throws(NoticeClose) -> NoticeCatchUp {
+        try catchUp(device, since: since)
+    }
 }
 
 /// A device that has been admitted.

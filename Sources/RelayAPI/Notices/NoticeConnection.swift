@@ -124,7 +124,9 @@ package final class NoticeConnection {
         self.hello = nil
         self.request = nil
         do throws(NoticeClose) {
-            try deviceAdmitted(try await admission.admit(request, hello: hello), since: hello.since)
+            let device = try await admission.admit(request, hello: hello)
+            let revision = try joinHub(device)
+            caughtUp(try await admission.catchUpWaiting(device, since: hello.since), device, revision)
         } catch {
             handle(.refused(error))
         }
@@ -137,7 +139,8 @@ package final class NoticeConnection {
             guard let device = try admission.admitAtOnce(request, hello: hello) else { return false }
             self.hello = nil
             self.request = nil
-            try deviceAdmitted(device, since: hello.since)
+            let revision = try joinHub(device)
+            caughtUp(try admission.catchUp(device, since: hello.since), device, revision)
         } catch {
             handle(.refused(error))
         }
@@ -173,9 +176,7 @@ package final class NoticeConnection {
         return revision
     }
 
-    private func deviceAdmitted(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) {
-        let revision = try joinHub(device)
-        let news = try admission.catchUp(device, since: since)
+    private func caughtUp(_ news: NoticeCatchUp, _ device: AdmittedDevice, _ revision: Int) {
         guard !isOver else { return }
         let subscriptions = hub.subscriptionsRead(news.subscriptions, of: device.address, revision: revision)
         let ready = NoticeReady(

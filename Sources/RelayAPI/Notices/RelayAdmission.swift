@@ -34,16 +34,36 @@ package final class RelayAdmission: NoticeAdmission {
     }
 
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
-        let (user, home, authentication) = try identify(request, hello: hello)
-        do throws(RelayError) {
-            try await relay.provisioning.provision(user, home, in: relay.stores.store(of: home))
-        } catch {
-            throw .tryLater
+        try await onStores { () async throws(NoticeClose) in
+            let (user, home, authentication) = try self.identify(request, hello: hello)
+            do throws(RelayError) {
+                try await self.relay.provisioning.provision(user, home, in: self.relay.stores.store(of: home))
+            } catch {
+                throw .tryLater
+            }
+            return self.device(of: user, home, authentication, hello)
         }
-        return device(of: user, home, authentication, hello)
+    }
+
+    package func catchUpWaiting(
+        _ device: AdmittedDevice,
+        since: [DatabaseScope: String]
+    ) async throws(NoticeClose) -> NoticeCatchUp {
+        try await onStores { () async throws(NoticeClose) in try self.catchUp(device, since: since) }
+    }
+
+    /// Runs `body` where the stores' reads may block.
+    private func onStores<Value: Sendable>(
+        _ body: @Sendable () async throws(NoticeClose) -> Value
+    ) async throws(NoticeClose) -> Value {
+        let result: Result<Value, NoticeClose> = await withTaskExecutorPreference(relay.stores.executor) {
+            do throws(NoticeClose) { return .success(try await body()) } catch { return .failure(error) }
+        }
+        return try result.get()
     }
 
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? {
+        guard relay.stores.executor == nil else { return nil }
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
             guard try relay.provisioning.isDone(user, home, in: relay.stores.store(of: home)) else { return nil }

@@ -208,7 +208,6 @@ final class SignedStore: Store {
 
     var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
-    var executor: (any TaskExecutor)? { store.executor }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try store.read(body)

@@ -207,7 +207,6 @@ struct TracedStore: Store {
 
     var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
-    var executor: (any TaskExecutor)? { store.executor }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         let start = trace.uptime()

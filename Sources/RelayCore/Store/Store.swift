@@ -16,10 +16,6 @@ package protocol Store: Sendable {
     /// For preparing writes and for decoding requests.
     var currentSchema: Schema { get }
 
-    /// Where reads have to run if they may block for long, as over a network; `nil` if they take microseconds, so that
-    /// they may run on an event loop.
-    var executor: (any TaskExecutor)? { get }
-
     /// Runs `body` on one committed state, on the caller's thread.
     ///
     /// Throws what `body` throws, and `RelayError` with `tryAgainLater` if the store cannot be read.
@@ -37,6 +33,12 @@ package protocol Store: Sendable {
 
 /// The stores of all containers and environments, opened on demand.
 package protocol StoreCatalog: Sendable {
+    /// Where requests have to run if reads may block for long, as over a network; `nil` if they take microseconds, so
+    /// that they may run on an event loop.
+    ///
+    /// Holds for all stores, for opening them, and for the directory beside them.
+    var executor: (any TaskExecutor)? { get }
+
     /// Returns the store, creating it if necessary; the caller has checked that the container exists.
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store
 

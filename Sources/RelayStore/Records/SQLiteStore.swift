@@ -134,8 +134,6 @@ package final class SQLiteStore: Store {
     deinit { close() }
 
     /// Reads take microseconds.
-    package var executor: (any TaskExecutor)? { nil }
-
     package var currentSchema: Schema {
         let known = committed.withLock { $0 }
         guard isShared, mustReadSchema(known, ContinuousClock.now) else { return known.schema }

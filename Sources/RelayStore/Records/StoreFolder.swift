@@ -83,6 +83,9 @@ package final class StoreFolder: ServedStores {
         self.onShortage = onShortage
     }
 
+    /// `nil`: SQLite's reads do not block.
+    package var executor: (any TaskExecutor)? { nil }
+
     package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
         try sqliteStore(of: home)
     }

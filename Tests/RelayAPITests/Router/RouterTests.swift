@@ -8,6 +8,7 @@ import RelayStore
 import RelaySystem
 import Synchronization
 import Testing
+import Wire
 
 /// The table of endpoints.
 @Suite struct RouterTests {
@@ -138,6 +139,65 @@ import Testing
         #expect(catalog.reads.withLock { $0 } > 0)
         #expect(catalog.strays.withLock { $0 } == 0)
     }
+
+    @Test(arguments: [
+        ("/database/1/iCloud.test/development/private/zones/list", "{}"),
+        ("/database/1/iCloud.test/development/public/records/query", #"{"query":{"recordType":"Note"}}"#),
+        ("/share/iCloud.test/development/0123456789abcdef", ""),
+    ])
+    func theThreadOfARequestIsFreeWhileAReadBlocks(_ path: String, _ body: String) async throws {
+        let world = try RelayWorld()
+        #expect(try await world.modify(in: "public", zone: "_defaultZone", [.create("a")]).status == 200)
+        let catalog = BlockingCatalog(world.stores)
+        let relay = Relay(
+            authenticator: world.relay.authenticator,
+            stores: catalog,
+            time: .system,
+            random: .system
+        )
+        let gate = DispatchSemaphore(value: 0)
+        catalog.gate.withLock { $0 = gate }
+        let caller = OneThread("caller")
+        let request = APIRequest(
+            method: body.isEmpty ? .get : .post,
+            path: path.replacing("iCloud.test", with: "\(world.container)"),
+            query: "ckAPIToken=x&ckWebAuthToken=dev-alice",
+            body: Array(body.utf8)
+        )
+        await withCheckedContinuation { answered in
+            caller.run {
+                relay.respond(to: request, on: caller) { _ in answered.resume() }
+                // Runs on the caller's thread after `respond` has returned: the read still waits for it.
+                caller.runLater {
+                    catalog.gate.withLock { $0 = nil }
+                    for _ in 0..<100 { gate.signal() }
+                }
+            }
+        }
+        #expect(catalog.reads.withLock { $0 } > 0)
+        #expect(catalog.strays.withLock { $0 } == 0)
+    }
+
+    @Test func aNoticeSocketReadsOnTheStoresExecutor() async throws {
+        let world = try RelayWorld()
+        let catalog = BlockingCatalog(world.stores)
+        let hub = NoticeHub(relayName: "test", noticeID: { "n" })
+        let relay = Relay(
+            authenticator: world.relay.authenticator,
+            stores: catalog,
+            hub: hub,
+            time: .system,
+            random: .system
+        )
+        let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
+        let hello = NoticeHello(deviceID: "d", apiToken: "x", webAuthToken: "dev-alice")
+        let request = APIRequest(method: .get, path: "/device/1/\(world.container)/development/notices")
+        #expect(try admission.admitAtOnce(request, hello: hello) == nil)
+        let device = try await admission.admit(request, hello: hello)
+        _ = try await admission.catchUpWaiting(device, since: [:])
+        #expect(catalog.reads.withLock { $0 } > 0)
+        #expect(catalog.strays.withLock { $0 } == 0)
+    }
 }
 
 /// An executor with a queue of its own.
@@ -158,6 +218,9 @@ private final class OneThread: ResponseExecutor, TaskExecutor {
         start { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 
+    /// Runs the job after those that wait.
+    func runLater(_ job: @escaping @Sendable () -> Void) { start(job) }
+
     private func start(_ job: @escaping @Sendable () -> Void) {
         queue.async { [self] in
             thread.withLock { $0 = pthread_self() }
@@ -171,13 +234,18 @@ private final class OneThread: ResponseExecutor, TaskExecutor {
 private final class BlockingCatalog: StoreCatalog {
     let reads = Mutex(0)
     let strays = Mutex(0)
-    let executor = OneThread("store")
+    let thread = OneThread("store")
+    /// What each read waits for.
+    let gate = Mutex<DispatchSemaphore?>(nil)
+    var executor: (any TaskExecutor)? { thread }
     private let stores: StoreFolder
 
     init(_ stores: StoreFolder) { self.stores = stores }
 
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
-        BlockingStore(store: try stores.store(of: home), catalog: self)
+        // Opening a store reads it.
+        if !thread.isCurrent { strays.withLock { $0 += 1 } }
+        return BlockingStore(store: try stores.store(of: home), catalog: self)
     }
 
     func isThere(_ home: ContainerEnvironment) -> Bool { stores.isThere(home) }
@@ -191,11 +259,11 @@ private struct BlockingStore: Store {
 
     var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
-    var executor: (any TaskExecutor)? { catalog.executor }
-
     private func count() {
         catalog.reads.withLock { $0 += 1 }
-        if !catalog.executor.isCurrent { catalog.strays.withLock { $0 += 1 } }
+        if !catalog.thread.isCurrent { catalog.strays.withLock { $0 += 1 } }
+        // In vain if the caller's thread runs this.
+        _ = catalog.gate.withLock { $0 }?.wait(timeout: .now() + 5)
     }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
