@@ -8,9 +8,15 @@ final class FirstUseProvisioning: Sendable {
     private let time: TimeSource
     private let known = Mutex<Set<UserKey>>([])
 
-    private struct UserKey: Hashable {
+    fileprivate struct UserKey: Hashable {
         var home: ContainerEnvironment
         var user: UserID
+    }
+
+    /// The writes that a user still needs, at least one, each within one owner's data.
+    struct Provision: Sendable {
+        fileprivate let key: UserKey
+        let writes: [WritePart<Void>]
     }
 
     init(_ authenticator: Authenticator, time: TimeSource) {
@@ -20,35 +26,59 @@ final class FirstUseProvisioning: Sendable {
 
     /// Provisions the user if necessary.
     func provision(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) async throws(RelayError) {
-        guard try !isDone(user, home, in: store) else { return }
-        try await store.write(write(user, home).run)
-        markDone(user, home)
+        guard let provision = try remaining(user, home, in: store) else { return }
+        try await store.write(provision.writes)
+        markDone(provision)
     }
 
-    /// Returns whether the user is already provisioned.
-    func isDone(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) throws(RelayError) -> Bool {
-        if known.withLock({ $0.contains(UserKey(home: home, user: user)) }) { return true }
-        let provision = write(user, home)
-        guard try store.read({ reader throws(RelayError) in try provision.isDone(in: reader) }) else { return false }
-        markDone(user, home)
-        return true
-    }
-
-    /// Returns the write that provisions the user.
-    func write(_ user: UserID, _ home: ContainerEnvironment) -> ProvisionUser {
+    /// Returns the writes that the user still needs; `nil` if the user is provisioned.
+    ///
+    /// Run them in order, and call `markDone` when all are on disk. If one fails, or the process ends before it, the
+    /// user's next request gets the rest.
+    func remaining(
+        _ user: UserID,
+        _ home: ContainerEnvironment,
+        in store: any Store
+    ) throws(RelayError) -> Provision? {
+        let key = UserKey(home: home, user: user)
+        if known.withLock({ $0.contains(key) }) { return nil }
         // If accounts cannot be read now, invitations are assigned when the invited user opens the link.
         let contacts = try? authenticator.contacts(of: user, in: home)
-        return ProvisionUser(user, contacts: contacts ?? [], now: time.now())
+        let writes = try ProvisionUser(user, contacts: contacts ?? [], now: time.now()).remainingWrites(in: store)
+        if !writes.isEmpty { return Provision(key: key, writes: writes) }
+        markDone(key)
+        return nil
     }
 
     /// Drops what is known of a store that may be replaced.
     func drop(_ home: ContainerEnvironment) { known.withLock { $0 = $0.filter { $0.home != home } } }
 
-    /// Must be called after that write is on disk.
-    func markDone(_ user: UserID, _ home: ContainerEnvironment) {
+    /// Must be called after all of the writes are on disk.
+    func markDone(_ provision: Provision) { markDone(provision.key) }
+
+    private func markDone(_ key: UserKey) {
         known.withLock {
             if $0.count > 100_000 { $0 = [] }
-            $0.insert(UserKey(home: home, user: user))
+            $0.insert(key)
         }
+    }
+}
+
+extension ProvisionUser {
+    /// Returns the writes that are left to do.
+    func remainingWrites(in store: any Store) throws(RelayError) -> [WritePart<Void>] {
+        let steps = try store.read { reader throws(RelayError) in try remainingSteps(in: reader) }
+        return steps.map { step in
+            WritePart(owner: owner(of: step), prefetch: prefetch(of: step)) { writer throws(RelayError) in
+                try run(step, in: writer)
+            }
+        }
+    }
+}
+
+extension Store {
+    /// Runs the writes one after another.
+    func write(_ parts: [WritePart<Void>]) async throws(RelayError) {
+        for part in parts { try await write(touching: part.owner, prefetch: part.prefetch, part.run) }
     }
 }

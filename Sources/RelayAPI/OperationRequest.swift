@@ -6,58 +6,88 @@ import Wire
 /// What an endpoint does next.
 enum EndpointStep: Sendable {
     case answer(EndpointAnswer)
-    /// A write, whose answer follows when it is on disk.
+    /// A write, after which the endpoint continues when it is on disk.
     case write(any EndpointWrite)
 
     /// A write made of two closures.
     ///
     /// `body` decides and writes as `StoreWrite.run` does; `answer` runs once that is on disk.
     static func writing<Outcome: Sendable>(
+        touching owner: UserID,
+        prefetch: Prefetch,
         for user: UserID? = nil,
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Outcome,
         answer: @escaping @Sendable (Outcome) throws -> EndpointAnswer
     ) -> EndpointStep {
-        .write(ClosureWrite(user: user, body, answer))
+        let part = WritePart(owner: owner, prefetch: prefetch, run: body)
+        return .write(PartWrite(part, for: user) { .answer(try answer($0)) })
+    }
+
+    /// Writes to the data of several owners, each run when the one before is on disk, and then the answer.
+    ///
+    /// A failure of the store fails the request; the parts before it are done, and a repeated request must find that.
+    static func writing<Outcome: Sendable>(
+        _ parts: ArraySlice<WritePart<Outcome>>,
+        after outcomes: [Outcome] = [],
+        answer: @escaping @Sendable ([Outcome]) throws -> EndpointAnswer
+    ) throws -> EndpointStep {
+        guard let part = parts.first else { return .answer(try answer(outcomes)) }
+        return .write(
+            PartWrite(part, for: nil) { try writing(parts.dropFirst(), after: outcomes + [$0], answer: answer) }
+        )
     }
 }
 
-/// The write of an endpoint, and its answer.
+/// The part of a request's writes that concerns one owner.
+struct WritePart<Outcome: Sendable>: Sendable {
+    var owner: UserID
+    var prefetch: Prefetch
+    var run: @Sendable (any StoreWriter) throws(RelayError) -> Outcome
+}
+
+/// The write of an endpoint, and what follows it.
 ///
 /// One thread at a time uses it: the request, then the store's writer, then the request again.
 protocol EndpointWrite: AnyObject, Sendable {
     /// See `StoreWrite.user`.
     var user: UserID? { get }
+    /// See `StoreWrite.owner`.
+    var owner: UserID { get }
+    /// See `StoreWrite.prefetch`.
+    var prefetch: Prefetch { get }
 
     /// Decides and writes, and keeps the outcome; see `StoreWrite.run`.
     func run(in writer: any StoreWriter) throws(RelayError)
 
-    /// Returns the answer, once the write is on disk.
-    func answer() throws -> EndpointAnswer
+    /// Returns the next step, usually the answer, once the write is on disk.
+    func next() throws -> EndpointStep
 }
 
-/// A write made of two closures.
+/// A write made of closures.
 // Unchecked because of `outcome`: see `EndpointWrite`.
-private final class ClosureWrite<Outcome: Sendable>: EndpointWrite, @unchecked Sendable {
+private final class PartWrite<Outcome: Sendable>: EndpointWrite, @unchecked Sendable {
     let user: UserID?
-    private let body: @Sendable (any StoreWriter) throws(RelayError) -> Outcome
-    private let makeAnswer: @Sendable (Outcome) throws -> EndpointAnswer
+    var owner: UserID { part.owner }
+    var prefetch: Prefetch { part.prefetch }
+    private let part: WritePart<Outcome>
+    private let makeNext: @Sendable (Outcome) throws -> EndpointStep
     private var outcome: Outcome?
 
     init(
-        user: UserID?,
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Outcome,
-        _ answer: @escaping @Sendable (Outcome) throws -> EndpointAnswer
+        _ part: WritePart<Outcome>,
+        for user: UserID?,
+        next: @escaping @Sendable (Outcome) throws -> EndpointStep
     ) {
+        self.part = part
         self.user = user
-        self.body = body
-        makeAnswer = answer
+        makeNext = next
     }
 
-    func run(in writer: any StoreWriter) throws(RelayError) { outcome = try body(writer) }
+    func run(in writer: any StoreWriter) throws(RelayError) { outcome = try part.run(writer) }
 
-    func answer() throws -> EndpointAnswer {
+    func next() throws -> EndpointStep {
         guard let outcome else { throw RelayError.notCarriedOut }
-        return try makeAnswer(outcome)
+        return try makeNext(outcome)
     }
 }
 
@@ -85,6 +115,8 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
     private var failure: RelayError?
 
     var user: UserID? { write?.user }
+    var owner: UserID? { write?.owner }
+    var prefetch: Prefetch { write?.prefetch ?? Prefetch() }
 
     init(
         _ relay: Relay,
@@ -125,43 +157,53 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
         do {
             let context = try relay.context(request, route, caller, in: store, id: id)
             self.context = context
-            guard known == nil, let user = caller.caller.user, try !isProvisioned(user, store) else {
-                return try perform(context)
+            guard known == nil, let user = caller.caller.user, let provision = try provision(of: user, store) else {
+                return try proceed(step(context), context)
             }
-            store.write(relay.provisioning.write(user, route.home).run) { [self] result in provisioned(user, result) }
+            run(provision.writes[...], of: provision, in: store, context)
         } catch {
             fail(error, caller)
         }
     }
 
-    private func isProvisioned(_ user: UserID, _ store: any Store) throws -> Bool {
+    /// Returns `nil` if the user is provisioned.
+    private func provision(of user: UserID, _ store: any Store) throws -> FirstUseProvisioning.Provision? {
         let parsedHead = request.head.parsedHead
-        if parsedHead.isProvisioned { return true }
-        parsedHead.isProvisioned = try relay.provisioning.isDone(user, route.home, in: store)
-        return parsedHead.isProvisioned
+        if parsedHead.isProvisioned { return nil }
+        let provision = try relay.provisioning.remaining(user, route.home, in: store)
+        parsedHead.isProvisioned = provision == nil
+        return provision
     }
 
-    /// Continues when the user is provisioned or cannot be.
-    private func provisioned(_ user: UserID, _ result: Result<Void, RelayError>) {
-        guard let context else { return }
-        let proceed: @Sendable () -> Void = { [self] in
-            do {
-                try result.get()
-                relay.provisioning.markDone(user, route.home)
-                try perform(context)
-            } catch {
-                fail(error, context.authentication)
+    /// Runs the writes one after another, then the endpoint; ends with the first write that fails.
+    private func run(
+        _ writes: ArraySlice<WritePart<Void>>,
+        of provision: FirstUseProvisioning.Provision,
+        in store: any Store,
+        _ context: RequestContext
+    ) {
+        guard let write = writes.first else { return }
+        store.write(touching: write.owner, prefetch: write.prefetch, write.run) { [self] result in
+            let proceed: @Sendable () -> Void = { [self] in
+                do {
+                    try result.get()
+                    if writes.count > 1 { return run(writes.dropFirst(), of: provision, in: store, context) }
+                    relay.provisioning.markDone(provision)
+                    try self.proceed(step(context), context)
+                } catch {
+                    fail(error, context.authentication)
+                }
+            }
+            if let blocking = relay.stores.executor {
+                Task(executorPreference: blocking) { proceed() }
+            } else {
+                executor.run(proceed)
             }
         }
-        if let blocking = relay.stores.executor {
-            Task(executorPreference: blocking) { proceed() }
-        } else {
-            executor.run(proceed)
-        }
     }
 
-    private func perform(_ context: RequestContext) throws {
-        switch try step(context) {
+    private func proceed(_ step: EndpointStep, _ context: RequestContext) throws {
+        switch step {
         case .answer(let answer): end(answer, context)
         case .write(let write):
             self.write = write
@@ -183,12 +225,12 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
         executor.run { [self] in wrote() }
     }
 
-    /// Finishes the request after the write is on disk or has failed.
+    /// Continues the request after the write is on disk or has failed.
     private func wrote() {
         guard let context, let write else { return }
         do {
             if let failure { throw failure }
-            end(try write.answer(), context)
+            try proceed(write.next(), context)
         } catch {
             fail(error, context.authentication)
         }

@@ -127,7 +127,7 @@ package final class Relay: Sendable {
         // If the store cannot be written, the subscription stays and fires again; notices may be delivered more than
         // once.
         guard let store = try? stores.store(of: home) else { return }
-        try? await store.write { writer throws(RelayError) in
+        try? await store.write(touching: user, prefetch: Prefetch(subscriptions: scope)) { writer throws(RelayError) in
             guard try writer.subscriptions(of: user, in: scope).contains(fired) else { return }
             try writer.deleteSubscriptions(ids: [fired.id], of: user, in: scope)
         }
@@ -352,7 +352,6 @@ package final class Relay: Sendable {
     ) throws(RelayError) -> any Store {
         try Self.checkAccess(route, authentication)
         var store = try stores.store(of: route.home)
-        if let signature = authentication.signature { store = SignedStore(store, signature) }
         if let trace = request.trace { store = TracedStore(store, of: route.home, trace) }
         return store
     }
@@ -378,7 +377,8 @@ package final class Relay: Sendable {
             services: services,
             remoteAddress: request.remoteAddress,
             isGet: request.method == .get,
-            store: store,
+            // First-use provisioning is outside: it can be repeated, and belongs to other owners than the request's write.
+            store: authentication.signature.map { SignedStore(store, $0) } ?? store,
             body: json,
             limits: limits(in: route.home),
             now: time.now(),

@@ -17,7 +17,7 @@ import Testing
 
     private func save(_ names: [String], in store: SQLiteStore) async throws {
         let (id, text) = (zone, String(repeating: "x", count: 1_500))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             if try writer.zone(id) == nil { _ = try writer.makeZone(id, by: "phone") }
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             if try writer.schema.types["Note"] == nil { try writer.define(["Note": RecordType()]) }

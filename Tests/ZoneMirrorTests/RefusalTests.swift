@@ -573,7 +573,7 @@ extension TestRelay {
     func changeSchema(_ change: @escaping @Sendable (inout [String: RecordType]) -> Void) async throws {
         let container = try #require(ContainerID(TestRelay.containerIdentifier))
         let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             var types = try writer.schema.types
             change(&types)
             try writer.define(types)

@@ -190,7 +190,7 @@ extension TestRelay {
             #"{"CD_entityName":{"value":"Note","type":"STRING"},"CD_title":{"value":"x","type":"STRING"}}"#.utf8
         )
         for start in stride(from: 0, to: count, by: 10_000) {
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: owner) { writer throws(RelayError) in
                 let id = ZoneID("com.apple.coredata.cloudkit.zone", owner: owner)
                 guard let zone = try writer.zone(id) else { throw .zoneNotFound }
                 if start == 0 { try writer.define(["CD_Note": RecordType()]) }

@@ -28,6 +28,8 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
     private var outcome: ModifyRecords.Result?
 
     var user: UserID? { context.authentication.caller.user }
+    var owner: UserID { request.zone.owner }
+    var prefetch: Prefetch { request.prefetch }
 
     init(_ context: RequestContext) throws {
         let operationID = try IdempotencyKey.id(in: context.body)
@@ -82,7 +84,7 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
 
     func run(in writer: any StoreWriter) throws(RelayError) { outcome = try request.run(in: writer) }
 
-    func answer() throws -> EndpointAnswer {
+    func next() throws -> EndpointStep {
         guard let result = outcome else { throw RelayError.notCarriedOut }
         if !result.isAtomicFailure {
             context.assets.pending.remove(context.usedUploads, of: request.zone.owner, in: context.home)
@@ -97,7 +99,7 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
             links: links,
             shares: context.shareAnswer
         )
-        return try EndpointAnswer(refusing: result.isAtomicFailure ? .atomicError : nil) { writer in
+        let response = try EndpointAnswer(refusing: result.isAtomicFailure ? .atomicError : nil) { writer in
             if result.isAtomicFailure {
                 writer.member("uuid", context.requestID.text)
                 writer.atomicFailure(result.outcomes)
@@ -114,6 +116,7 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
                 writer.member("syncToken", result.zone.token(epoch: context.store.epoch))
             }
         }
+        return .answer(response)
     }
 }
 
@@ -237,7 +240,9 @@ private func moveRecords(_ context: RequestContext) throws -> EndpointStep {
     )
     try request.check()
     request.idempotencyKey = try IdempotencyKey.id(in: body).flatMap { IdempotencyKey($0, of: request) }
-    return .writing(for: context.authentication.caller.user) { [request] writer throws(RelayError) in
+    let user = context.authentication.caller.user
+    return .writing(touching: source.owner, prefetch: request.prefetch, for: user) {
+        [request] writer throws(RelayError) in
         try request.run(in: writer)
     } answer: { result in
         try answer(result, from: source, to: destination, context)

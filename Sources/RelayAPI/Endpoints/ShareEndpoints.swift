@@ -40,10 +40,16 @@ private func acceptShares(_ context: RequestContext) throws -> EndpointStep {
     try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
-    return .writing { writer throws(RelayError) in
-        try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).run(in: writer) }
-    } answer: { found in
-        try context.answer(zip(links, found))
+    let found = try context.store.read { reader throws(RelayError) in
+        try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
+    }
+    let writes = visit.writes(to: found, of: links, where: \.isJoinable) { acceptance, writer throws(RelayError) in
+        try acceptance.run(in: writer)
+    }
+    return try .writing(writes[...]) { outcomes in
+        var found = found
+        for (place, outcome) in outcomes.joined() { found[place] = outcome }
+        return try context.answer(zip(links, found))
     }
 }
 
@@ -56,16 +62,20 @@ private func requestAccess(_ context: RequestContext) throws -> EndpointStep {
     try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
-    return .writing { writer throws(RelayError) in
+    let found = try context.store.read { reader throws(RelayError) in
         try links.map { link throws(RelayError) in
-            try ShareLink.outcome { () throws(RelayError) in
-                try RequestAccess(visit.acceptance(of: link)).run(in: writer)
-            }
+            try ShareLink.outcome { () throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
         }
-    } answer: { outcomes in
-        EndpointAnswer { writer in
+    }
+    let writes = visit.writes(to: found, of: links) { acceptance, writer throws(RelayError) in
+        try RequestAccess(acceptance).run(in: writer)
+    }
+    return try .writing(writes[...]) { outcomes in
+        var results = found.map { $0.map { _ in } }
+        for (place, outcome) in outcomes.joined() { results[place] = outcome }
+        return EndpointAnswer { writer in
             writer.key("results")
-            writer.array(zip(links, outcomes)) { writer, result in
+            writer.array(zip(links, results)) { writer, result in
                 writer.object { object in
                     object.key("shortGUID")
                     object.object { $0.member("value", result.0.value) }
@@ -132,6 +142,37 @@ struct ShareAcceptanceContext: Sendable {
         let (shortGUID, participant) = seal.open(link)
         let visitor = ShareVisitor(caller: caller, contacts: contacts, provenParticipant: participant)
         return AcceptShare(shortGUID, by: visitor, now: now, participantLimit: participantLimit, newID: newID)
+    }
+
+    /// Returns a write for each owner of shares that were found, with the outcome of each link and its place.
+    func writes<Outcome: Sendable>(
+        to found: [Result<FoundShare, RelayError>],
+        of links: [ShareLink],
+        where isConcerned: (FoundShare) -> Bool = { _ in true },
+        _ body: @escaping @Sendable (AcceptShare, any StoreWriter) throws(RelayError) -> Outcome
+    ) -> [WritePart<[(place: Int, outcome: Result<Outcome, RelayError>)]>] {
+        var owners: [UserID] = []
+        var shares: [UserID: [(place: Int, acceptance: AcceptShare)]] = [:]
+        var prefetches: [UserID: Prefetch] = [:]
+        for (place, (outcome, link)) in zip(found, links).enumerated() {
+            guard case .success(let share) = outcome, isConcerned(share) else { continue }
+            let (owner, acceptance) = (share.zone.id.owner, acceptance(of: link))
+            if shares[owner] == nil { owners.append(owner) }
+            shares[owner, default: []].append((place, acceptance))
+            prefetches[owner, default: Prefetch()].records.merge(
+                acceptance.prefetch(of: share).records,
+                uniquingKeysWith: +
+            )
+        }
+        return owners.map { owner in
+            let own = shares[owner] ?? []
+            return WritePart(owner: owner, prefetch: prefetches[owner] ?? Prefetch()) { writer throws(RelayError) in
+                try own.map { share throws(RelayError) in
+                    let outcome = try ShareLink.outcome { () throws(RelayError) in try body(share.acceptance, writer) }
+                    return (share.place, outcome)
+                }
+            }
+        }
     }
 }
 

@@ -56,7 +56,8 @@ private func modifySubscriptions(_ context: RequestContext) throws -> EndpointSt
         of: context.database,
         limits: context.limits
     )
-    return .writing { writer throws(RelayError) in
+    let owner = context.database.caller.user ?? Zone.publicOwner
+    return .writing(touching: owner, prefetch: request.prefetch) { writer throws(RelayError) in
         try request.run(in: writer)
     } answer: { outcomes in
         var outcomes = outcomes[...]

@@ -75,12 +75,17 @@ private func modifyZones(_ context: RequestContext) throws -> EndpointStep {
     request.isVisit = context.authentication.isVisit
     try request.check()
     request.idempotencyKey = try IdempotencyKey.id(in: context.body).flatMap { IdempotencyKey($0, of: request) }
-    return .writing { [request] writer throws(RelayError) in
-        try request.run(in: writer)
-    } answer: { outcomes in
-        EndpointAnswer { writer in
+    let parts = request.parts
+    let writes = parts.map { part in
+        WritePart(owner: part.owner, prefetch: request.prefetch(of: part)) { [request] writer throws(RelayError) in
+            try request.run(part, in: writer)
+        }
+    }
+    return try .writing(writes[...]) { outcomes in
+        let ordered = zip(parts, outcomes).flatMap { zip($0.places, $1) }.sorted { $0.0 < $1.0 }
+        return EndpointAnswer { writer in
             writer.key("zones")
-            writer.array(outcomes) { writer, outcome in
+            writer.array(ordered.map(\.1)) { writer, outcome in
                 switch outcome {
                 case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
                 case .failed(let id, let error): writer.failure(of: context.database.full(id), error)

@@ -66,7 +66,9 @@ package final class RelayAdmission: NoticeAdmission {
         guard relay.stores.executor == nil else { return nil }
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
-            guard try relay.provisioning.isDone(user, home, in: relay.stores.store(of: home)) else { return nil }
+            guard try relay.provisioning.remaining(user, home, in: relay.stores.store(of: home)) == nil else {
+                return nil
+            }
         } catch {
             throw .tryLater
         }

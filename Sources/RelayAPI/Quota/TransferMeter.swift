@@ -80,7 +80,8 @@ final class TransferMeter: Sendable {
         for (home, count) in counts.withLock({ $0 }) where count.unstored > 0 {
             let (bytes, month) = (count.unstored, count.month)
             // If the store cannot be written, the next call tries again.
-            let stored = try? await stores.store(of: home).write { writer throws(RelayError) in
+            let stored = try? await stores.store(of: home).write(touching: Zone.publicOwner) {
+                writer throws(RelayError) in
                 try writer.addTransfer(bytes, in: month)
                 return (bytes: try writer.transfer(in: month), users: try writer.userCount)
             }

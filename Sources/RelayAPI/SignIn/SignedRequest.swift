@@ -227,6 +227,8 @@ final class SignedStore: Store {
 // Unchecked because of `refusal`: only the store's writer accesses it, one thread at a time.
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
+    var owner: UserID? { write.owner }
+    var prefetch: Prefetch { write.prefetch }
     private let write: any StoreWrite
     private let signature: UsedSignature
     // If the write is decided twice, the last time counts.

@@ -229,6 +229,8 @@ struct TracedStore: Store {
 // Unchecked because of `decided`: only the store's writer accesses it, one thread at a time.
 private final class TracedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
+    var owner: UserID? { write.owner }
+    var prefetch: Prefetch { write.prefetch }
     private let write: any StoreWrite
     private let home: ContainerEnvironment
     private let trace: RequestTrace

@@ -24,7 +24,8 @@ extension ConsoleAPI {
             guard !wanted.isDefault else { throw ConsoleRefusal("The default zone cannot be deleted.") }
             try call.confirmInProduction(home)
             guard let store = try call.parts.stores.existingStore(of: home) else { throw RelayError.zoneNotFound }
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: wanted.owner, prefetch: Prefetch([wanted: []])) {
+                writer throws(RelayError) in
                 guard let zone = try writer.zone(wanted) else { throw .zoneNotFound }
                 try writer.deleteZone(zone, by: "")
             }

@@ -96,8 +96,9 @@ struct UserRemoval {
     /// Must be last, because every request of the user creates it again.
     private func deleteDefault(of user: UserID, in home: ContainerEnvironment) async throws -> Bool {
         guard let store = try call.parts.stores.existingStore(of: home) else { return false }
-        return try await store.write { writer throws(RelayError) in
-            guard let zone = try writer.zone(ZoneID(ZoneID.defaultName, owner: user)) else { return false }
+        let id = ZoneID(ZoneID.defaultName, owner: user)
+        return try await store.write(touching: user, prefetch: Prefetch([id: []])) { writer throws(RelayError) in
+            guard let zone = try writer.zone(id) else { return false }
             try writer.deleteZone(zone, by: "")
             return true
         }

@@ -77,6 +77,15 @@ package struct FoundShare: Sendable {
         self.root = root
         self.relation = relation
     }
+
+    /// Whether the visitor joins by accepting the share.
+    package var isJoinable: Bool {
+        switch relation {
+        case .owner, .notInvited: false
+        case .participant(let known): !known.hasAccepted
+        case .mayJoin: true
+        }
+    }
 }
 
 extension Share.Participant {
@@ -94,7 +103,7 @@ extension Share {
 
 /// Reads or accepts a share through its link.
 ///
-/// See Wire.md, "Accepting shares".
+/// `look` finds the share and its owner; the share is then changed by a write in that owner's data. See Wire.md, "Accepting shares".
 package struct AcceptShare: Sendable {
     package var shortGUID: String
     package var visitor: ShareVisitor
@@ -131,6 +140,11 @@ package struct AcceptShare: Sendable {
         }
         let relation = ShareRelation(visitor, to: share, of: zone.id.owner)
         return FoundShare(zone: zone, record: record, share: share, root: root, relation: relation)
+    }
+
+    /// What the write to a share that was found reads first.
+    package func prefetch(of found: FoundShare) -> Prefetch {
+        Prefetch([found.zone.id: [found.record.name] + (found.share.root.map { [$0] } ?? [])])
     }
 
     /// Accepts the share.
@@ -210,30 +224,6 @@ package struct RequestAccess: Sendable {
         }
         share.requesters.append(user)
         _ = try writer.save(share, in: found.record, of: found.zone, by: opening.visitor.caller, now: opening.now)
-    }
-}
-
-/// Assigns pending invitations to an address to the account that owns it now.
-///
-/// Runs when a user with a verified address signs in, because they may have had no account when they were invited. The
-/// share records do not change: the owner sees the user only after the user has joined.
-package struct AssignInvitations: Sendable {
-    package var user: UserID
-    package var contacts: [Share.Contact]
-
-    package init(user: UserID, contacts: [Share.Contact]) {
-        self.user = user
-        self.contacts = contacts
-    }
-
-    package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
-        guard !contacts.isEmpty else { return true }
-        return try reader.shares(inviting: contacts).isEmpty
-    }
-
-    package func run(in writer: any StoreWriter) throws(RelayError) {
-        guard !contacts.isEmpty else { return }
-        try writer.assignInvitations(to: contacts, to: user)
     }
 }
 

@@ -94,6 +94,12 @@ package struct MoveRecords: Sendable {
         }
     }
 
+    /// What the write reads first.
+    package var prefetch: Prefetch {
+        let names = items?.map(\.name) ?? []
+        return Prefetch([source: names, destination: names], idempotencyKey: idempotencyKey)
+    }
+
     /// Decides everything, then writes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         try check()

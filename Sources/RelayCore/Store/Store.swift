@@ -279,10 +279,10 @@ package protocol StoreWriter: StoreReader {
     /// `kept`.
     func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError)
 
-    /// Assigns the pending invitations to these addresses to a user, except those in the user's own zones.
+    /// Assigns the pending invitations to these addresses in one owner's zones to a user.
     ///
     /// Creates no notices.
-    func assignInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError)
+    func assignInvitations(to contacts: [Share.Contact], inZonesOf owner: UserID, to user: UserID) throws(RelayError)
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
@@ -385,6 +385,16 @@ package protocol StoreWrite: AnyObject, Sendable {
     /// Stores use it for fairness: a user's large writes yield to those of other users.
     var user: UserID? { get }
 
+    /// The owner whose data the write changes; it must change no other owner's data.
+    ///
+    /// An owner's data are their zones with everything in them, shares and access to them included, and their
+    /// subscriptions. The public database is the data of `Zone.publicOwner`. The schema is nobody's data, and an outcome
+    /// or a signature that is kept belongs to the owner of the write. `nil` only for upkeep, which a store does by itself.
+    var owner: UserID? { get }
+
+    /// What the write reads first.
+    var prefetch: Prefetch { get }
+
     /// Decides and writes, and keeps the outcome until it is durable.
     ///
     /// Must decide before it writes anything: a refused write must leave no trace. May run again if the shared commit
@@ -401,19 +411,34 @@ extension Store {
     /// Runs `body` in the next commit and passes its outcome to `then` once it is durable; see `StoreWrite` for the
     /// rules.
     package func write<Value: Sendable>(
+        touching owner: UserID,
+        prefetch: Prefetch = Prefetch(),
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
         then: @escaping @Sendable (Result<Value, RelayError>) -> Void
     ) {
-        write(ClosureWrite(for: nil, body, then))
+        write(ClosureWrite(touching: owner, prefetch, body, then))
     }
 
-    /// Runs `body` for `user` in the next commit and returns once that is durable; see `StoreWrite` for the rules.
+    /// Runs `body` in the next commit and returns once that is durable; see `StoreWrite` for the rules.
     package func write<Value: Sendable>(
-        for user: UserID? = nil,
+        touching owner: UserID,
+        prefetch: Prefetch = Prefetch(),
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value
     ) async throws(RelayError) -> Value {
         let outcome = await withUnsafeContinuation { continuation in
-            write(ClosureWrite(for: user, body) { continuation.resume(returning: $0) })
+            write(ClosureWrite(touching: owner, prefetch, body) { continuation.resume(returning: $0) })
+        }
+        return try outcome.get()
+    }
+}
+
+extension Store {
+    /// Runs a store's upkeep of its own files in the next commit; it may touch the data of all owners.
+    package func maintain<Value: Sendable>(
+        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value
+    ) async throws(RelayError) -> Value {
+        let outcome = await withUnsafeContinuation { continuation in
+            write(ClosureWrite(touching: nil, Prefetch(), body) { continuation.resume(returning: $0) })
         }
         return try outcome.get()
     }
@@ -422,17 +447,21 @@ extension Store {
 /// A `StoreWrite` made of two closures.
 // Unchecked because of `outcome`: once enqueued, only the store touches it, from one thread at a time.
 private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendable {
-    let user: UserID?
+    var user: UserID? { nil }
+    let owner: UserID?
+    let prefetch: Prefetch
     private var outcome: Result<Value, RelayError>?
     private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
     private let then: @Sendable (Result<Value, RelayError>) -> Void
 
     init(
-        for user: UserID?,
+        touching owner: UserID?,
+        _ prefetch: Prefetch,
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
         _ then: @escaping @Sendable (Result<Value, RelayError>) -> Void
     ) {
-        self.user = user
+        self.owner = owner
+        self.prefetch = prefetch
         self.body = body
         self.then = then
     }

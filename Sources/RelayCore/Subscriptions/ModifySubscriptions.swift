@@ -31,6 +31,9 @@ package struct ModifySubscriptions: Sendable {
         self.limits = limits
     }
 
+    /// What the write reads first.
+    package var prefetch: Prefetch { Prefetch(subscriptions: database.scope) }
+
     /// Runs all operations in order; each succeeds or fails on its own.
     ///
     /// Saving an unchanged subscription and deleting an absent one succeed; updating an absent one fails.

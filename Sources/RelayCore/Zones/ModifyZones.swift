@@ -60,17 +60,45 @@ package struct ModifyZones: Sendable {
         }
     }
 
-    /// Runs all operations in order; each succeeds or fails on its own.
+    /// The operations on one owner's zones, which are a write of their own.
+    package struct Part: Hashable, Sendable {
+        package var owner: UserID
+        /// The indices of the operations, in their order.
+        package var places: [Int]
+    }
+
+    /// The operations by owner: only those that leave zones of the shared database can have several.
+    package var parts: [Part] {
+        if let owner = database.owner { return [Part(owner: owner, places: Array(operations.indices))] }
+        var parts: [Part] = []
+        for (place, operation) in operations.enumerated() {
+            if let index = parts.firstIndex(where: { $0.owner == operation.zone.owner }) {
+                parts[index].places.append(place)
+            } else {
+                parts.append(Part(owner: operation.zone.owner, places: [place]))
+            }
+        }
+        return parts
+    }
+
+    /// What the write of a part reads first.
+    package func prefetch(of part: Part) -> Prefetch {
+        let zones = part.places.map { (ZoneID(operations[$0].zone.zoneName, owner: part.owner), [String]()) }
+        return Prefetch(Dictionary(zones) { known, _ in known }, idempotencyKey: idempotencyKey)
+    }
+
+    /// Runs the part's operations in order; each succeeds or fails on its own.
     ///
     /// Operations that an earlier request with the same idempotency key has completed are not repeated, so a zone that
-    /// was created again after that request deleted it stays. 80~: A failure of the store fails the whole commit, which
+    /// was created again after that request deleted it stays. A failure of the store fails the whole commit, which
     /// can be retried.
-    package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
+    package func run(_ part: Part, in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         try check()
         let earlier = try idempotencyKey?.earlier(in: writer)
         var outcomes: [Outcome] = []
         var seen: Set<ZoneID> = []
-        for (place, operation) in operations.enumerated() {
+        for place in part.places {
+            let operation = operations[place]
             do throws(RelayError) {
                 guard seen.insert(try database.zone(operation.zone)).inserted else {
                     throw .badRequest("A request may contain only one operation for each zone.")
@@ -85,7 +113,7 @@ package struct ModifyZones: Sendable {
         }
         if let idempotencyKey, outcomes.contains(where: { !$0.hasFailed }) {
             var done = earlier ?? IdempotencyRecord(fingerprint: idempotencyKey.fingerprint)
-            for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
+            for (place, outcome) in zip(part.places, outcomes) where !outcome.hasFailed { done.insert(place) }
             try writer.keep(done, as: idempotencyKey.id, by: idempotencyKey.user)
         }
         return outcomes

@@ -65,6 +65,7 @@ extension SQLiteReader {
 
 extension SQLiteWriter {
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError) {
+        try requireOwner(Zone.publicOwner)
         try attempt {
             let statement = try SQL(
                 """

@@ -282,6 +282,7 @@ struct BatchRemainder {
         var spent: [UserID?: Int] = [:]
         for (index, write) in batch.enumerated() {
             let before = writer.recordBytes
+            writer.owner = write.owner
             write.run(in: writer)
             let bytes = writer.recordBytes - before
             if bytes > fewBytes { spent[write.user, default: 0] += bytes }

@@ -38,6 +38,7 @@ package final class SQLiteStore: Store {
     let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let onDamage: @Sendable () -> Void
+    private let onForeignOwner: @Sendable (String) -> Void
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's caches between two transactions; `nil` while a transaction uses them.
@@ -62,6 +63,7 @@ package final class SQLiteStore: Store {
     ///   - onCommitTime: called with the number of writes in a commit and its duration.
     ///   - onLostWrite: called once if the disk fails to keep a commit; the process should exit and start again.
     ///   - onDamage: called for each request that needs a damaged part of the file.
+    ///   - onForeignOwner: called if a write touches an owner that it does not name. The write has failed then.
     ///   - scheduler: runs commits in place of the store's own thread.
     ///   - pause: the state in which this process last closed the file; `onCommit` then knows its subscriptions
     ///     already.
@@ -77,6 +79,7 @@ package final class SQLiteStore: Store {
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping @Sendable () -> Void = {},
+        onForeignOwner: @escaping @Sendable (String) -> Void = { assertionFailure($0) },
         scheduler: CommitScheduler? = nil,
         after pause: PausedStore? = nil
     ) throws {
@@ -104,6 +107,7 @@ package final class SQLiteStore: Store {
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
         self.onDamage = onDamage
+        self.onForeignOwner = onForeignOwner
         let queue = CommitQueue(
             name: "zonecast-commit",
             // Weak: callers that write keep the store alive, the thread must not.
@@ -219,11 +223,11 @@ package final class SQLiteStore: Store {
 
     // MARK: Writing
 
-    /// Runs `body`, code of this store, in the next commit; see `StoreWrite` for the rules.
+    /// Runs `body`, upkeep of this store, in the next commit; it may touch the data of all owners. See `StoreWrite` for the rules.
     func writeRows<Value: Sendable>(
         _ body: @escaping @Sendable (SQLiteWriter) throws(RelayError) -> Value
     ) async throws(RelayError) -> Value {
-        try await write { writer throws(RelayError) in
+        try await maintain { writer throws(RelayError) in
             // The commit queue passes on what `transaction` gave it.
             guard let writer = writer as? SQLiteWriter else { throw .notCarriedOut }
             return try body(writer)
@@ -262,6 +266,7 @@ package final class SQLiteStore: Store {
         } catch {
             if StoreFailure.lasts(error) { isStopped.withLock { $0 = true } }
             if StoreFailure.isDamage(error) { onDamage() }
+            if case .foreignOwner? = error as? StoreFailure { onForeignOwner("\(error)") }
             finish(batch, StoreFailure.relayError(for: error))
         }
         return remainder

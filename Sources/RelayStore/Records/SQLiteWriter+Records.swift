@@ -10,6 +10,7 @@ extension SQLiteWriter {
         in zone: Zone,
         by device: String
     ) throws(RelayError) {
+        try requireOwner(zone.id.owner)
         guard var last = records.map(\.change).max(), let author = records.last?.modified.by else { return }
         if zone.view != nil {
             guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }

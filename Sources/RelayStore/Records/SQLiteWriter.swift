@@ -28,6 +28,8 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     var cache: Cache
+    /// The owner of the write that runs; `nil` while the store does work of its own.
+    var owner: UserID?
     /// The numbers of zones whose stamps must be written before the commit, once each for all requests together.
     var stamped: Set<Int64> = []
     private var changedZones = ChangedZones()
@@ -88,6 +90,14 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     override func report(_ error: any Error) -> RelayError {
         failure = failure ?? error
         return super.report(error)
+    }
+
+    /// Fails the transaction if the write that runs did not name this owner.
+    ///
+    /// Another store may have locked only the owner that the write names. See Reliability.md, "Owners of writes".
+    func requireOwner(_ touched: UserID) throws(RelayError) {
+        guard let owner, owner != touched else { return }
+        throw report(StoreFailure.foreignOwner(touched, named: owner))
     }
 
     /// Writes what was deferred, so that the transaction can be committed.
@@ -219,7 +229,8 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone {
-        try attempt {
+        try requireOwner(id.owner)
+        return try attempt {
             let change = takeChangeNumber()
             let identity = drawIdentity()
             let statement = try SQL(
@@ -242,6 +253,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     func deleteZone(_ zone: Zone, by device: String) throws(RelayError) {
+        try requireOwner(zone.id.owner)
         try attempt {
             var zone = zone
             zone.lastChange = takeChangeNumber()

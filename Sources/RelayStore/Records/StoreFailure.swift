@@ -8,11 +8,19 @@ package enum StoreFailure: Error {
     case damaged(String)
     /// An earlier commit could not be made durable: the state of the disk is unknown until the process starts again.
     case stopped
+    /// A write touched the data of an owner that it had not named: a mistake of the relay.
+    case foreignOwner(UserID, named: UserID)
 
     /// Returns the error for the request that met the failure; it does not reveal the cause.
     package static func relayError(for error: any Error) -> RelayError {
         if isDamage(error) {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
+        }
+        if case .foreignOwner? = error as? StoreFailure {
+            return RelayError(
+                .internalError,
+                "The write touched another owner's data, so it was not stored; report this."
+            )
         }
         if isLostWrite(error) {
             return RelayError(

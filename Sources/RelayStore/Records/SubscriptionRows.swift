@@ -114,6 +114,7 @@ extension SQLiteReader {
 
 extension SQLiteWriter {
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try requireOwner(user)
         try attempt {
             let number = try ensureNumber(of: user)
             for subscription in subscriptions {
@@ -160,6 +161,7 @@ extension SQLiteWriter {
     }
 
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try requireOwner(user)
         try attempt {
             guard let number = try number(of: user) else { return }
             for id in ids {

@@ -36,6 +36,7 @@ extension SQLiteReader {
 /// have exchanged their names.
 extension SQLiteWriter {
     func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError) {
+        try requireOwner(zone.id.owner)
         try attempt {
             let former = try self.kept(for: shown, in: share)
             let place = try former.flatMap { try cover(ofEntry: $0, in: zone) }

@@ -175,8 +175,14 @@ extension SQLiteWriter {
         }
     }
 
-    func assignInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError) {
+    func assignInvitations(
+        to contacts: [Share.Contact],
+        inZonesOf owner: UserID,
+        to user: UserID
+    ) throws(RelayError) {
+        try requireOwner(owner)
         try attempt {
+            guard let ownerNumber = try number(of: owner) else { return }
             let number = try ensureNumber(of: user)
             for contact in contacts {
                 let (column, text) =
@@ -187,12 +193,13 @@ extension SQLiteWriter {
                 let statement = try SQL(
                     """
                     UPDATE participant SET user = ?1 WHERE \(column) = ?2 AND user IS NULL AND share IN (
-                        SELECT s.id FROM share s JOIN zone_row z ON z.id = s.zone WHERE z.owner <> ?1)
+                        SELECT s.id FROM share s JOIN zone_row z ON z.id = s.zone WHERE z.owner = ?3)
                     """,
                     in: database
                 )
                 statement.bind(1, number)
                 statement.bind(2, text)
+                statement.bind(3, ownerNumber)
                 try statement.run()
             }
         }

@@ -41,7 +41,7 @@ extension DiskWorld {
     /// Returns when the store has finished and reported all background work that it began before, such as checkpoints.
     func settle() async {
         // The store's thread runs one task at a time.
-        _ = try? await store().write { _ in }
+        _ = try? await store().write(touching: Zone.publicOwner) { _ in }
     }
 
     /// Returns when deleted zones are purged completely.

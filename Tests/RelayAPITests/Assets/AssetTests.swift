@@ -121,7 +121,7 @@ import Wire
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let caller = try await world.ask("public/users/caller", method: .get)
         let owner = UserID(try #require(caller.json.text("userRecordName")))
-        try await world.stores.store(of: home).write { writer throws(RelayError) in
+        try await world.stores.store(of: home).write(touching: owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(ZoneID(ZoneID.defaultName, owner: owner)) else { throw .zoneNotFound }
             let before = try writer.records(named: ["p"], in: zone)
             guard var record = before["p"] else { throw .recordNotFound }

@@ -40,13 +40,15 @@ import Wire
         let texts = Texts()
         let container = try #require(ContainerID(world.world.container))
         let store = try world.world.stores.store(of: ContainerEnvironment(container, .development))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             (writer as? SQLiteWriter)?.database.trace(options: .statement) { event in
                 if case .statement(let statement) = event { texts.add(statement.sql) }
             }
         }
         let answer = try await world.modify(operations, atomic: false)
-        try await store.write { writer throws(RelayError) in (writer as? SQLiteWriter)?.database.trace() }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            (writer as? SQLiteWriter)?.database.trace()
+        }
         return (answer, texts.all)
     }
 

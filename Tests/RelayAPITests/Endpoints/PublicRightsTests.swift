@@ -20,7 +20,9 @@ import Wire
         )
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.store(of: home)
-        try await store.write { writer throws(RelayError) in try writer.define(["Note": type]) }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            try writer.define(["Note": type])
+        }
     }
 
     /// Saves one record and returns its outcome.
@@ -177,7 +179,7 @@ import Wire
         let field = ["on": RecordType.Field(.scalar(.reference), indexes: [])]
         let open = RecordType(grants: [.world: .read, .authenticated: .create, .creator: .write])
         let own = RecordType(fields: field, grants: [.authenticated: .create, .creator: [.read, .write]])
-        try await world.stores.store(of: home).write { writer throws(RelayError) in
+        try await world.stores.store(of: home).write(touching: Zone.publicOwner) { writer throws(RelayError) in
             try writer.define(["Note": open, "Mark": own, "Pin": RecordType(fields: field)])
         }
         func mark(_ name: String, _ type: String, on target: String) async throws {

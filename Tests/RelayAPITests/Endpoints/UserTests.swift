@@ -160,7 +160,9 @@ import Wire
         let indexed = listed
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.store(of: home)
-        try await store.write { writer throws(RelayError) in try writer.define([RecordType.usersName: indexed]) }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            try writer.define([RecordType.usersName: indexed])
+        }
         let answer = try await world.ask("public/records/query", as: nil, #"{"query":{"recordType":"Users"}}"#)
         #expect(try answer.items("records").count >= 2)
     }

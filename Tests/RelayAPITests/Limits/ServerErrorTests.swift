@@ -67,7 +67,7 @@ import Wire
         #expect(try await world.modify([.create("a")]).status == 200)
         let store = try world.stores.store(of: home(world))
         let owner = try #require(try await world.changes()["zoneID"]?.text("ownerRecordName"))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: UserID(owner)) { writer throws(RelayError) in
             guard let zone = try writer.zone(ZoneID("Notes", owner: UserID(owner))) else { throw .zoneNotFound }
             let before = try writer.records(named: ["a"], in: zone)
             guard var record = before["a"] else { throw .recordNotFound }

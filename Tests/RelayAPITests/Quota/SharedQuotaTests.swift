@@ -114,7 +114,9 @@ import Wire
         let container = try #require(ContainerID(world.world.container))
         let store = try world.world.stores.store(of: ContainerEnvironment(container, .development))
         func users() async throws -> [Int] {
-            let known = try await store.write { writer throws(RelayError) in try writer.userCount }
+            let known = try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                try writer.userCount
+            }
             return [known, try store.read { reader throws(RelayError) in try reader.userCount }]
         }
         #expect(try await users() == [1, 1])

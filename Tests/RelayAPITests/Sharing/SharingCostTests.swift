@@ -99,13 +99,15 @@ import Wire
     private func saveCost(_ world: World, zone: String) async throws -> Int {
         let counter = Counter()
         let store = try store(world)
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             (writer as? SQLiteWriter)?.database.trace(options: .statement) { _ in counter.add() }
         }
         let before = counter.value
         try await world.modify((0..<20).map { World.save("n\($0)") }, zone: zone).checked()
         let cost = counter.value - before
-        try await store.write { writer throws(RelayError) in (writer as? SQLiteWriter)?.database.trace() }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            (writer as? SQLiteWriter)?.database.trace()
+        }
         return cost
     }
 
@@ -148,7 +150,7 @@ import Wire
     private func traversals(_ world: World, _ operations: [String]) async throws -> (answer: Answer, count: Int) {
         let counter = Counter()
         let store = try store(world)
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             (writer as? SQLiteWriter)?.database.trace(options: .statement) { event in
                 guard case .statement(let statement) = event else { return }
                 if statement.sql.hasSuffix("FROM reference WHERE zone = ? AND target = ? AND kind = 3") {
@@ -157,7 +159,9 @@ import Wire
             }
         }
         let answer = try await world.modify(operations, atomic: false)
-        try await store.write { writer throws(RelayError) in (writer as? SQLiteWriter)?.database.trace() }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            (writer as? SQLiteWriter)?.database.trace()
+        }
         return (answer, counter.value)
     }
 

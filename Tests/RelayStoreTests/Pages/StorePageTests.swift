@@ -33,7 +33,7 @@ import Testing
             by: UserID(zone.owner.recordName),
             device: DeviceFingerprint(bits: 1)
         )
-        try await store.write { [zone] writer throws(RelayError) in
+        try await store.write(touching: zone.owner) { [zone] writer throws(RelayError) in
             if try writer.zone(zone) == nil { _ = try writer.makeZone(zone, by: "phone") }
             guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
             let before = try writer.records(named: names, in: zone)

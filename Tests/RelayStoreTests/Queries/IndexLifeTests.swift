@@ -144,7 +144,9 @@ import Testing
         var type = QueryWorld.type
         type.fields["title"]?.indexes = []
         let changed = type
-        try await second.store.write { writer throws(RelayError) in try writer.define(["Thing": changed]) }
+        try await second.store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            try writer.define(["Thing": changed])
+        }
         // The entries are removed little by little when no write is waiting; writes meanwhile add none.
         for number in 0..<20 {
             try await second.put([("m\(number)", ["title": .string("milk")])], in: second.zones[0])
@@ -165,7 +167,7 @@ import Testing
         }
         #expect(try await world.answer(title, limit: 200).names.count == 100)
         let gone = world.zones[0]
-        try await world.store.write { writer throws(RelayError) in
+        try await world.store.write(touching: gone.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(gone) else { throw .zoneNotFound }
             try writer.deleteZone(zone, by: "phone")
         }

@@ -46,7 +46,7 @@ final class QueryWorld {
 
     func makeZone(_ name: String) async throws {
         let id = ZoneID(name, owner: user)
-        _ = try await store.write { writer throws(RelayError) in
+        _ = try await store.write(touching: id.owner) { writer throws(RelayError) in
             if try writer.schema.types["Thing"] == nil {
                 try writer.define(["Thing": Self.type, "Other": Self.type])
             }
@@ -60,7 +60,7 @@ final class QueryWorld {
         async throws
     {
         let (user, now) = (user, Timestamp(milliseconds: Int64(records.count)))
-        let written = try await store.write { writer throws(RelayError) -> [StoredRecord] in
+        let written = try await store.write(touching: id.owner) { writer throws(RelayError) -> [StoredRecord] in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let before = try writer.records(named: changes.map(\.name), in: zone)
             let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceFingerprint(bits: 1))

@@ -37,7 +37,7 @@ import Testing
     private func save(_ store: SQLiteStore, _ zone: ZoneID, _ changes: [(name: String, fields: [UInt8]?)]) async throws
     {
         let alice = alice
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: zone.owner) { writer throws(RelayError) in
             if try writer.schema.types["Photo"] == nil {
                 try writer.define([
                     "Photo": RecordType(fields: ["files": .init(.list(.asset)), "text": .init(.scalar(.string))])
@@ -67,7 +67,9 @@ import Testing
 
     private func use(_ store: SQLiteStore, of owner: UserID) async throws -> StorageUse {
         let read = try store.read { reader throws(RelayError) in try reader.storageUse(of: owner) }
-        let written = try await store.write { writer throws(RelayError) in try writer.storageUse(of: owner) }
+        let written = try await store.write(touching: owner) { writer throws(RelayError) in
+            try writer.storageUse(of: owner)
+        }
         #expect(read == written)
         return read
     }
@@ -110,7 +112,7 @@ import Testing
             for step in 0..<120 {
                 let zone = zones[Int(random.next() % UInt64(zones.count))]
                 if step % 23 == 22, zone.owner != Zone.publicOwner {
-                    try await store.write { writer throws(RelayError) in
+                    try await store.write(touching: zone.owner) { writer throws(RelayError) in
                         if let zone = try writer.zone(zone) { try writer.deleteZone(zone, by: "") }
                     }
                     continue
@@ -147,7 +149,9 @@ import Testing
         try await save(store, ZoneID("B", owner: alice), [("a", fields(10, []))])
         try await save(store, ZoneID(ZoneID.defaultName, owner: bob), [("a", fields(10, [5]))])
         try await save(store, ZoneID(ZoneID.defaultName, owner: Zone.publicOwner), [("p", fields(7, [4]))])
-        try await store.write { writer throws(RelayError) in try writer.addTransfer(9, in: month) }
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+            try writer.addTransfer(9, in: month)
+        }
         let listed = try report()
         #expect(listed.owners.map(\.user) == [bob, alice])
         #expect(listed.owners.map(\.zones) == [1, 2])
@@ -165,7 +169,7 @@ import Testing
             let before = try await use(store, of: alice)
             // A second zone of the same name violates an index, so SQLite fails and with it the commit.
             await #expect(throws: RelayError.self) {
-                try await store.write { writer throws(RelayError) in
+                try await store.write(touching: zone.owner) { writer throws(RelayError) in
                     guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
                     let stamp = StoredRecord.Stamp(
                         at: Timestamp(milliseconds: 1),
@@ -194,7 +198,9 @@ import Testing
         defer { store.close() }
         let month = CalendarMonth(number: 24_000)
         for bytes in [5, 7] as [Int64] {
-            try await store.write { writer throws(RelayError) in try writer.addTransfer(bytes, in: month) }
+            try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                try writer.addTransfer(bytes, in: month)
+            }
         }
         let (sent, next) = try store.read { reader throws(RelayError) in
             (try reader.transfer(in: month), try reader.transfer(in: month.next))

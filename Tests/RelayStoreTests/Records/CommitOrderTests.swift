@@ -52,7 +52,9 @@ import Wire
             for user: UserID?,
             _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Void
         ) {
-            opened.withLock { $0?.write(TestWrite(user, body) { self.note($0 == nil ? name : "\(name) failed") }) }
+            opened.withLock {
+                $0?.write(TestWrite(user, id.owner, body) { self.note($0 == nil ? name : "\(name) failed") })
+            }
         }
 
         /// Writes `count` records of a megabyte.
@@ -94,15 +96,18 @@ import Wire
     // Unchecked, because only one thread uses the stored closures.
     private final class TestWrite: StoreWrite, @unchecked Sendable {
         let user: UserID?
+        let owner: UserID?
+        var prefetch: Prefetch { Prefetch() }
         private let body: @Sendable (any StoreWriter) throws(RelayError) -> Void
         private let then: @Sendable (RelayError?) -> Void
 
         init(
             _ user: UserID?,
+            _ owner: UserID,
             _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Void,
             then: @escaping @Sendable (RelayError?) -> Void
         ) {
-            (self.user, self.body, self.then) = (user, body, then)
+            (self.user, self.owner, self.body, self.then) = (user, owner, body, then)
         }
 
         func run(in writer: any StoreWriter) { try? body(writer) }

@@ -14,7 +14,7 @@ import Testing
 
     private func keep(_ ids: some Sequence<Int> & Sendable, in store: SQLiteStore) async throws {
         let user = user
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: user) { writer throws(RelayError) in
             for id in ids {
                 try writer.keep(
                     IdempotencyRecord(fingerprint: UInt64(id), completedOperations: [1]),
@@ -27,7 +27,7 @@ import Testing
 
     private func isKnown(_ id: Int, in store: SQLiteStore) async throws -> Bool {
         let user = user
-        return try await store.write { writer throws(RelayError) in
+        return try await store.write(touching: user) { writer throws(RelayError) in
             try writer.idempotencyRecord("w\(id)", by: user)?.fingerprint == UInt64(id)
         }
     }
@@ -45,7 +45,8 @@ import Testing
         #expect(try await isKnown(2, in: store))
         #expect(try await !isKnown(4, in: store))
         let other = UserID("_00000000000000000000000000000002")
-        let theirs = try await store.write { writer throws(RelayError) in try writer.idempotencyRecord("w2", by: other)
+        let theirs = try await store.write(touching: other) { writer throws(RelayError) in
+            try writer.idempotencyRecord("w2", by: other)
         }
         #expect(theirs == nil)
     }
@@ -66,7 +67,7 @@ import Testing
         let store = try store()
         try await keep(1...1, in: store)
         let user = user
-        let found = try await store.write { writer throws(RelayError) in
+        let found = try await store.write(touching: user) { writer throws(RelayError) in
             try writer.keep(IdempotencyRecord(fingerprint: 1, completedOperations: [3]), as: "w1", by: user)
             return try writer.idempotencyRecord("w1", by: user)
         }

@@ -11,7 +11,7 @@ import Testing
     init() async throws {
         store = try SQLiteStore(.memory, draw: { 7 })
         let zone = zone
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: zone.owner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
             _ = try writer.makeZone(zone, by: "phone")
         }
@@ -19,7 +19,7 @@ import Testing
 
     private func save(_ records: [(name: String, text: String)], passesExisting: Bool = true) async throws {
         let id = zone
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let stamp = StoredRecord.Stamp(
                 at: Timestamp(milliseconds: 1),

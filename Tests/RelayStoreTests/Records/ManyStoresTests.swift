@@ -59,7 +59,7 @@ import Testing
 
     private func begin(_ world: World, _ home: ContainerEnvironment) async throws {
         let zone = zone
-        try await world.stores.store(of: home).write { writer throws(RelayError) in
+        try await world.stores.store(of: home).write(touching: zone.owner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
             _ = try writer.makeZone(zone, by: "phone")
         }
@@ -70,7 +70,7 @@ import Testing
     private func save(_ name: String, in store: any Store) async throws -> UInt64 {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         let id = zone
-        return try await store.write { writer throws(RelayError) in
+        return try await store.write(touching: id.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let number = writer.takeChangeNumber()
             let record = StoredRecord(
@@ -210,7 +210,7 @@ import Testing
             firesOnce: false
         )
         let user = user
-        try await world.stores.store(of: home).write { writer throws(RelayError) in
+        try await world.stores.store(of: home).write(touching: user) { writer throws(RelayError) in
             try writer.put([Subscription(id: "watch", kind: .query(query))], of: user, in: .private)
         }
         #expect(world.reportedSubscriptions(of: home) == 1)

@@ -33,14 +33,14 @@ import Wire
         let store = try SQLiteStore(.memory, draw: { 7 }) { commit in heard.withLock { $0 = commit.records } }
         let (id, names) = (zone, (0..<70).map { "n\($0)" })
         let query = SubscribedQuery(recordType: "Note", json: Array("{}".utf8), firesOn: [.delete])
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
             let zone = try writer.makeZone(id, by: "phone")
             let records = names.map { record($0, bytes: 1 << 20, change: writer.takeChangeNumber()) }
             try writer.put(records, replacing: [:], in: zone, by: "phone")
             try writer.put([Subscription(id: "watch", kind: .query(query))], of: id.owner, in: .private)
         }
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let before = try writer.records(named: names, in: zone)
             let gone = names.map { record($0, bytes: 0, change: writer.takeChangeNumber(), isDeleted: true) }

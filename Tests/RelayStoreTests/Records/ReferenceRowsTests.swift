@@ -33,7 +33,7 @@ import Wire
             FieldsJSON.Entry(name: "plain", value: .reference(Reference(recordName: "b"))),
             FieldsJSON.Entry(name: "owner", value: .reference(Reference(recordName: "b", action: .deleteSelf))),
         ]
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             let zone = try writer.makeZone(id, by: "phone")
             try writer.define(["Note": RecordType()])
             let record = StoredRecord(
@@ -56,7 +56,7 @@ import Wire
         defer { store.close() }
         let id = zoneID
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceFingerprint(bits: 1))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             let zone = try writer.makeZone(id, by: "phone")
             try writer.define(["Note": RecordType()])
             let records = ["b", "c", "d"].flatMap { target in

@@ -37,7 +37,9 @@ import Wire
 
     private func makeZone(_ name: String, in store: SQLiteStore) async throws -> Zone {
         let id = ZoneID(name, owner: user)
-        return try await store.write { writer throws(RelayError) in try writer.makeZone(id, by: "phone") }
+        return try await store.write(touching: id.owner) { writer throws(RelayError) in
+            try writer.makeZone(id, by: "phone")
+        }
     }
 
     private func save(
@@ -47,7 +49,7 @@ import Wire
         deleted isDeleted: Bool = false
     ) async throws {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let before = try writer.records(named: names, in: zone)
             if try writer.schema.types["Note"] == nil { try writer.define(["Note": RecordType()]) }
@@ -311,7 +313,7 @@ import Wire
             let store = try open(path, onCommit: { commit in heard.withLock { $0.append(commit.zones) } })
             defer { store.close() }
             let old = try await makeZone("Notes", in: store)
-            let new = try await store.write { writer throws(RelayError) in
+            let new = try await store.write(touching: old.id.owner) { writer throws(RelayError) in
                 try writer.deleteZone(old, by: "phone")
                 return try writer.makeZone(old.id, by: "phone")
             }
@@ -340,7 +342,7 @@ import Wire
             let store = try open(path)
             let zone = try await makeZone("Notes", in: store)
             try await save((0..<2_500).map { "n\($0)" }, in: zone.id, of: store)
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: zone.id.owner) { writer throws(RelayError) in
                 guard let zone = try writer.zone(zone.id) else { throw .zoneNotFound }
                 try writer.deleteZone(zone, by: "phone")
             }
@@ -366,7 +368,9 @@ import Wire
         defer { for rest in ["", "-wal", "-shm"] { unlink(path + rest) } }
         let store = try SQLiteStore(.file(path: path), draw: { 7 })
         let id = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
-        try await store.write { writer throws(RelayError) in _ = try writer.makeZone(id, by: "phone") }
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
+            _ = try writer.makeZone(id, by: "phone")
+        }
         try store.connections.write { try $0.execute(sql: "UPDATE zone_stamp SET last_change = ?", arguments: [stamp]) }
         store.close()
         #expect(throws: DatabaseError.self) { try SQLiteStore(.file(path: path), draw: { 8 }) }
@@ -379,7 +383,7 @@ import Wire
         let id = ZoneID("Notes", owner: user)
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
         let fields = FieldsJSON.encode([FieldsJSON.Entry(name: "title", value: .string("x"))])
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
             let zone = try writer.makeZone(id, by: "phone")
             let change = writer.takeChangeNumber()

@@ -40,10 +40,12 @@ import Testing
         let watch = Subscription(id: "watch", kind: .query(query), notificationInfo: Array("{}".utf8))
         let all = Subscription(id: "all", kind: .database)
         let zone = Subscription(id: "b", kind: .zone(ZoneID("one")), recordType: "Note")
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: user) { writer throws(RelayError) in
             try writer.put([watch], of: user, in: .public)
             try writer.put([zone, all], of: user, in: .private)
             try writer.put([all], of: user, in: .shared)
+        }
+        try await store.write(touching: other) { writer throws(RelayError) in
             try writer.put([zone], of: other, in: .private)
         }
         try store.read { reader throws(RelayError) in

@@ -24,7 +24,7 @@ import Testing
 
     private func begin(_ store: SQLiteStore) async throws {
         let zone = zone
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: zone.owner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
             _ = try writer.makeZone(zone, by: "phone")
         }
@@ -32,7 +32,7 @@ import Testing
 
     private func save(_ names: some Sequence<Int> & Sendable, bytes: Int = 10, in store: SQLiteStore) async throws {
         let (id, user) = (zone, user)
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: id.owner) { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
             let text = String(repeating: "x", count: bytes)

@@ -32,14 +32,14 @@ import Testing
             defer { store.close() }
             let user = user
             func end(_ name: String) async throws -> UInt64 {
-                try await store.write { writer throws(RelayError) in
+                try await store.write(touching: user) { writer throws(RelayError) in
                     guard let zone = try writer.zone(ZoneID(name, owner: user)) else { throw .zoneNotFound }
                     try writer.deleteZone(zone, by: "phone")
                     return try writer.lastDeletion(ofZonesOf: user)
                 }
             }
             for name in ["A", "B", "C"] {
-                _ = try await store.write { writer throws(RelayError) in
+                _ = try await store.write(touching: user) { writer throws(RelayError) in
                     try writer.makeZone(ZoneID(name, owner: user), by: "phone")
                 }
             }
@@ -52,7 +52,7 @@ import Testing
             #expect(try ended(after: second, in: store).isEmpty)
             #expect(try living(in: store) == ["C"])
             // A later zone of the same name exists, and the earlier one's end is still reported.
-            _ = try await store.write { writer throws(RelayError) in
+            _ = try await store.write(touching: user) { writer throws(RelayError) in
                 try writer.makeZone(ZoneID("A", owner: user), by: "phone")
             }
             #expect(try ended(after: first, in: store) == ["A"])
@@ -103,7 +103,10 @@ import Testing
             let make = ModifyZones(zones.map { .create($0) }, of: database, limits: limits, now: now)
             let end = ModifyZones(zones.map { .delete($0) }, of: database, limits: limits, now: now)
             for request in [make, end] {
-                let outcomes = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
+                let part = try #require(request.parts.first)
+                let outcomes = try await store.write(touching: part.owner) { writer throws(RelayError) in
+                    try request.run(part, in: writer)
+                }
                 for outcome in outcomes {
                     if case .failed(_, let error) = outcome { Issue.record(error) }
                 }

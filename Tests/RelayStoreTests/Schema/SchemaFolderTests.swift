@@ -66,7 +66,7 @@ import Wire
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             defer { stores.close() }
             let store = try stores.store(of: ContainerEnvironment(container, .development))
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
                 try writer.define(["Note": RecordType(fields: ["title": .init(.scalar(.string))])])
             }
             let schemas = SchemaFolder(folder: folder, container: container)
@@ -76,13 +76,15 @@ import Wire
             changed.types["Task"] = RecordType()
             changed.members[user] = [Role("R")]
             try Self.put(changed, into: schemas, .development)
-            let seen = try await store.write { writer throws(RelayError) in try writer.schema }
+            let seen = try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                try writer.schema
+            }
             #expect(seen.types == changed.types)
             #expect(seen.members == changed.members)
             #expect(seen.version == 2)
             #expect(store.currentSchema == seen)
             // The record that the store then writes is in the file, under numbers that do not collide.
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
                 try writer.define(["Task": RecordType(fields: ["done": .init(.scalar(.int64))])])
             }
             #expect(try schemas.schema(of: .development).types["Task"]?.fields.keys.sorted() == ["done"])
@@ -95,7 +97,7 @@ import Wire
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)
             let earlier = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
-            try await earlier.store(of: home).write { writer throws(RelayError) in
+            try await earlier.store(of: home).write(touching: Zone.publicOwner) { writer throws(RelayError) in
                 try writer.define(["Note": RecordType(fields: ["title": .init(.scalar(.string))])])
             }
             earlier.close()
@@ -108,7 +110,9 @@ import Wire
                 .development
             )
             for _ in 0..<2 {
-                let seen = try await store.write { writer throws(RelayError) in try writer.schema }
+                let seen = try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                    try writer.schema
+                }
                 #expect(Array(seen.types.keys) == ["A"])
             }
         }
@@ -160,7 +164,9 @@ import Wire
                 into: schemas,
                 .production
             )
-            let result = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
+            let result = try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                try request.run(in: writer)
+            }
             #expect(result.outcomes.first?.error?.reason.contains("expected type INT64") == true)
         }
     }
@@ -199,7 +205,7 @@ import Wire
                 tuning: .indexesOnly
             )
             defer { store.close() }
-            let zone = try await store.write { [user] writer throws(RelayError) in
+            let zone = try await store.write(touching: user) { [user] writer throws(RelayError) in
                 try writer.makeZone(ZoneID("Notes", owner: user), by: "phone")
             }
             let query = Query(
@@ -225,7 +231,7 @@ import Wire
 
     private func save(_ name: String, in zone: Zone, of store: SQLiteStore) async throws {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: zone.id.owner) { writer throws(RelayError) in
             let record = StoredRecord(
                 name: name,
                 type: "Note",
@@ -282,7 +288,7 @@ import Wire
 
     private func save(_ name: String, holding hash: AssetHash, in store: any Store) async throws {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 0))
-        try await store.write { writer throws(RelayError) in
+        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             try writer.define(["Photo": RecordType(fields: ["file": .init(.scalar(.asset))])])
             let id = ZoneID(ZoneID.defaultName, owner: Zone.publicOwner)
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
@@ -307,10 +313,10 @@ import Wire
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             let store = try stores.store(of: home)
             let epoch = store.epoch
-            try await store.write { writer throws(RelayError) in
+            try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
                 try writer.define(["Note": RecordType()])
-                try ProvisionUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
             }
+            try await provision(store)
             stores.close()
             try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
             #expect(try schemas.schema(of: .development).types == Self.rich.types)
@@ -329,8 +335,15 @@ import Wire
             #expect(zones.isEmpty)
             #expect(record?.isEmpty == true)
             // The store works, and its numbers start again.
-            try await after.write { writer throws(RelayError) in
-                try ProvisionUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
+            try await provision(after)
+        }
+    }
+
+    private func provision(_ store: any Store) async throws {
+        let provision = ProvisionUser(user, now: Timestamp(milliseconds: 1))
+        for step in try store.read({ reader throws(RelayError) in try provision.remainingSteps(in: reader) }) {
+            try await store.write(touching: provision.owner(of: step)) { writer throws(RelayError) in
+                try provision.run(step, in: writer)
             }
         }
     }

@@ -155,13 +155,17 @@ extension Pages {
     ) async throws(RelayError) -> FoundShare {
         let visit = acceptanceContext(Caller(.user(user), deviceID: ""), contacts: contacts)
         let acceptance = visit.acceptance(of: path.link)
+        let store = try stores.store(of: path.home)
+        let found = try store.read { reader throws(RelayError) in try acceptance.look(in: reader) }
+        guard found.relation != .notInvited else { throw .notInvited(found.share) }
         let provision = ProvisionUser(user, contacts: contacts, now: time.now())
-        return try await stores.store(of: path.home).write { writer throws(RelayError) in
-            let found = try acceptance.look(in: writer)
-            guard found.relation != .notInvited else { throw .notInvited(found.share) }
-            if try !provision.isDone(in: writer) { try provision.run(in: writer) }
-            return try acceptance.run(in: writer)
+        try await store.write(provision.remainingWrites(in: store))
+        let (owner, prefetch) = (found.zone.id.owner, acceptance.prefetch(of: found))
+        let joined = try await store.write(touching: owner, prefetch: prefetch) { writer throws(RelayError) in
+            try acceptance.run(in: writer)
         }
+        guard joined.relation != .notInvited else { throw .notInvited(joined.share) }
+        return joined
     }
 }
 

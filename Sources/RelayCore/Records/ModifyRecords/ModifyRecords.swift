@@ -173,6 +173,9 @@ package final class ModifyRecords: Sendable {
         )
     }
 
+    /// What the write reads first; for a participant, a record may have another name in the zone.
+    package var prefetch: Prefetch { Prefetch([zone: operations.map(\.name)], idempotencyKey: idempotencyKey) }
+
     /// Decides all operations on the state before the commit, then writes the result.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
