@@ -361,7 +361,7 @@ extension FuzzTarget {
 
 /// Tokens that the relay gives to clients and that clients send back, possibly altered.
 extension FuzzTarget {
-    static let tokens: [FuzzTarget] = [changeToken, base64, identityToken, issuerKeys]
+    static let tokens: [FuzzTarget] = [changeToken, databaseToken, base64, identityToken, issuerKeys]
 
     private static let changeToken = FuzzTarget(
         "change-token",
@@ -371,6 +371,23 @@ extension FuzzTarget {
         guard let token = ChangeToken(encoded: text) else { return Finding("refused") }
         let again = ChangeToken(encoded: token.encoded)
         return Finding("read \(token.kind)", objection: again == token ? nil : "the re-encoded value differs")
+    }
+
+    private static let databaseToken = FuzzTarget(
+        "database-token",
+        seeds: [
+            VectorToken(
+                log: 1,
+                places: [.init(owner: 2, epoch: 3, position: 4), .init(owner: 5, epoch: 6, position: 7)]
+            )
+            .encoded,
+            ChangeToken(kind: .database, log: 1, epoch: 2, position: 3).encoded, "",
+        ]
+    ) { input in
+        let text = String(decoding: input, as: UTF8.self)
+        guard let token = DatabaseToken(encoded: text) else { return Finding("refused") }
+        let again = DatabaseToken(encoded: token.encoded)
+        return Finding("read", objection: again == token ? nil : "the re-encoded value differs")
     }
 
     private static let base64 = FuzzTarget("base64", seeds: ["AAECAwQFBgc=", "AA==", "A", "AA\n=="]) { input in

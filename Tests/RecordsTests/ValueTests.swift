@@ -16,6 +16,30 @@ import Testing
     }
 }
 
+@Suite struct DatabaseTokenTests {
+    @Test func anEncodedTokenIsDecoded() throws {
+        let place = VectorToken.Place(owner: VectorToken.fingerprint(of: UserID("_a")), epoch: 7, position: 1 << 40)
+        for places in [[], [place], [.init(owner: 1, epoch: .max, position: 0), place]] {
+            let token = DatabaseToken.vector(VectorToken(log: .max, places: places))
+            #expect(DatabaseToken(encoded: token.encoded) == token)
+            #expect(token.position(of: UserID("_a")) == (places.isEmpty ? nil : 1 << 40))
+            #expect(token.position(of: UserID("_b")) == nil)
+        }
+        let single = DatabaseToken.scalar(ChangeToken(kind: .database, log: 1, epoch: 2, position: 3))
+        #expect(DatabaseToken(encoded: single.encoded) == single)
+        #expect(single.position(of: UserID("_b")) == 3)
+    }
+
+    @Test func invalidTokensAreRefused() {
+        let place = VectorToken.Place(owner: 2, epoch: 7, position: 8)
+        let twice = VectorToken(log: 1, places: [place, place]).encoded
+        let zone = ChangeToken(kind: .zone, log: 1, epoch: 2, position: 3).encoded
+        for text in ["", "BAAA", "BAAAAAAAAAAAAAAA", twice, zone, "not base64!"] {
+            #expect(DatabaseToken(encoded: text) == nil, "\(text)")
+        }
+    }
+}
+
 @Suite struct NameRulesTests {
     @Test func namesOfZonesRecordsAndFieldsAreValidated() {
         #expect(NameRules.isZoneName("Notes") && NameRules.isZoneName("_defaultZone"))

@@ -20,7 +20,7 @@ private func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     }
     return EndpointAnswer { writer in
         writer.key("zones")
-        writer.array(zones) { $0.zone($1, epoch: context.store.epoch) }
+        writer.array(zones) { $0.zone($1, epoch: context.store.epoch(of: $1.id.owner)) }
     }
 }
 
@@ -50,7 +50,7 @@ private func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
         writer.key("zones")
         writer.array(zip(ids, found)) { writer, item in
             switch item.1 {
-            case .success(let zone): writer.zone(zone, epoch: context.store.epoch)
+            case .success(let zone): writer.zone(zone, epoch: context.store.epoch(of: zone.id.owner))
             case .failure(let error): writer.failure(of: context.database.full(item.0), error)
             }
         }
@@ -87,7 +87,7 @@ private func modifyZones(_ context: RequestContext) throws -> EndpointStep {
             writer.key("zones")
             writer.array(ordered.map(\.1)) { writer, outcome in
                 switch outcome {
-                case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
+                case .saved(let zone): writer.zone(zone, epoch: context.store.epoch(of: zone.id.owner))
                 case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
                 case .deleted(let id, let reason):
                     writer.object {

@@ -341,9 +341,13 @@ struct MissedMatches {
                     schema: schema
                 )
             }
-            let start = ChangeToken(encoded: token)?.position ?? 0
+            let reached = DatabaseToken(encoded: token)
             var missed: [Notice] = []
-            for zone in zones { missed += try notices(in: zone, after: start, first.id, &index, schema, reader) }
+            for zone in zones {
+                // All records of an owner are news to a device that knows none of the owner's zones.
+                let start = reached?.position(of: zone.zone.owner) ?? 0
+                missed += try notices(in: zone, after: start, first.id, &index, schema, reader)
+            }
             return missed
         }
     }

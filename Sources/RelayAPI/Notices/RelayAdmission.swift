@@ -149,7 +149,7 @@ package final class RelayAdmission: NoticeAdmission {
                 // For a device without a token, all zones are news. See Notices.md, "Catching up".
                 for scope in [DatabaseScope.private, .shared] where !subscriptions.items.isEmpty {
                     let token = since[scope]
-                    let news = try self.news(for: device, in: scope, since: token, reader, store.epochs)
+                    let news = try self.news(for: device, in: scope, since: token, reader, store.epochs(of:))
                     known.news[scope] = news
                     // Alerts are only for changes since the token, not for every existing record.
                     guard let token else { continue }
@@ -174,7 +174,7 @@ package final class RelayAdmission: NoticeAdmission {
         in scope: DatabaseScope,
         since token: String?,
         _ reader: any StoreReader,
-        _ epochs: Epochs
+        _ epochs: (UserID) -> Epochs
     ) throws(RelayError) -> NoticeCatchUp.News {
         let caller = Caller(.user(device.address.user), deviceID: device.deviceID)
         let changes = DatabaseChanges(
@@ -186,7 +186,10 @@ package final class RelayAdmission: NoticeAdmission {
             let page = try changes.read(from: reader, epochs: epochs)
             guard !page.moreComing else { return .manyZones }
             return .zones(
-                page.zones.map { .init($0.id, syncToken: $0.isDeleted ? nil : $0.token(epoch: epochs.current).encoded) }
+                page.zones.map { zone in
+                    let token = zone.isDeleted ? nil : zone.token(epoch: epochs(zone.id.owner).current)
+                    return .init(zone.id, syncToken: token?.encoded)
+                }
             )
         } catch {
             guard error.fineCode == .changeTokenExpired else { throw error }

@@ -206,8 +206,9 @@ final class SignedStore: Store {
         self.signature = signature
     }
 
-    var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
+
+    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try store.read(body)

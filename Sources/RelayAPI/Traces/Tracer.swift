@@ -205,8 +205,9 @@ struct TracedStore: Store {
         self.trace = trace
     }
 
-    var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
+
+    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         let start = trace.uptime()

@@ -3,7 +3,8 @@ package import Records
 /// One page of a database's change feed: the zones that changed after a token.
 ///
 /// Works like a zone's feed, one level up: a zone appears once, at the position of its latest change, and as deleted
-/// after its deletion. See Wire.md, "changes/database".
+/// after its deletion. The shared database is several such feeds, one of each owner, listed one after the other. See
+/// Wire.md, "changes/database".
 package struct DatabaseChanges: Sendable {
     package var database: DatabaseAddress
     package var token: String?
@@ -17,60 +18,153 @@ package struct DatabaseChanges: Sendable {
 
     package struct Page: Hashable, Sendable {
         package var zones: [Zone]
-        package var token: ChangeToken
+        package var token: DatabaseToken
         package var moreComing: Bool
     }
 
+    /// Reads a page; `epochs` returns those of an owner.
+    ///
     /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of another feed.
-    package func read(from reader: any StoreReader, epochs: Epochs) throws(RelayError) -> Page {
+    package func read(
+        from reader: any StoreReader,
+        epochs: (UserID) -> Epochs
+    ) throws(RelayError) -> Page {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
-        let start = try position(epochs)
-        let (zones, latest) = try reader.zones(in: database, endedAfter: start)
+        guard let user = database.caller.user else { throw .accessDenied }
+        return database.scope == .shared
+            ? try sharedPage(of: user, from: reader, epochs) : try ownPage(of: user, from: reader, epochs(user))
+    }
+
+    /// The identity of a user's database in tokens.
+    private func log(of user: UserID) -> UInt64 {
+        var log = Fingerprint(of: database.scope.pathName)
+        log.add(UInt8(ascii: "/"))
+        log.add(user.recordName)
+        return log.sum
+    }
+
+    // MARK: The private database
+
+    private func ownPage(
+        of user: UserID,
+        from reader: any StoreReader,
+        _ epochs: Epochs
+    ) throws(RelayError) -> Page {
+        var end = ChangeToken(kind: .database, log: log(of: user), epoch: epochs.current, position: 0)
+        var start: UInt64?
+        if let token {
+            guard case .scalar(let token)? = DatabaseToken(encoded: token), token.log == end.log, epochs.admit(token)
+            else { throw .changeTokenExpired }
+            start = token.position
+        }
+        let (zones, latest) = try reader.zones(of: user, endedAfter: start)
         guard start ?? 0 <= latest else { throw .changeTokenExpired }
-        var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 }
-        if changed.contains(where: \.isDeleted) {
-            // If several zones had the same name one after the other, only the last is reported: in one page with the
-            // deletion of an earlier one, a client could not tell which came first. A token of a deleted zone is
-            // rejected, which makes the client list the new zone from the start.
-            var seen: Set<ZoneID> = []
-            changed = changed.reversed().filter { seen.insert($0.id).inserted }.reversed()
-        }
-        guard changed.count > limit, limit > 0 else {
-            let end = Self.token(of: database, epoch: epochs.current, position: latest)
-            return Page(zones: changed, token: end, moreComing: false)
-        }
-        let last = changed[Self.end(ofPageOf: limit)]
+        let changed = Self.latestOfEachName(zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 })
+        let hasMore = limit > 0 && changed.count > limit
+        end.position = hasMore ? changed[Self.end(ofPageOf: limit)].lastChange : latest
         return Page(
-            zones: Array(changed.prefix(limit)),
-            token: Self.token(of: database, epoch: epochs.current, position: last.lastChange),
-            moreComing: true
+            zones: hasMore ? Array(changed.prefix(limit)) : changed,
+            token: .scalar(end),
+            moreComing: hasMore
         )
     }
 
-    /// Returns the change token of this database at a position.
-    package static func token(of database: DatabaseAddress, epoch: UInt64, position: UInt64) -> ChangeToken {
-        var log = Fingerprint(of: database.scope.pathName)
-        log.add(UInt8(ascii: "/"))
-        if let user = database.caller.user { log.add(user.recordName) }
-        return ChangeToken(kind: .database, log: log.sum, epoch: epoch, position: position)
+    /// If several zones had the same name one after the other, returns only the last one of them.
+    ///
+    /// In one page with the deletion of an earlier one, a client could not tell which came first. A token of a deleted
+    /// zone is rejected, which makes the client list the new zone from the start.
+    private static func latestOfEachName(_ changed: [Zone]) -> [Zone] {
+        guard changed.contains(where: \.isDeleted) else { return changed }
+        var seen: Set<ZoneID> = []
+        return changed.reversed().filter { seen.insert($0.id).inserted }.reversed()
     }
 
-    private func position(_ epochs: Epochs) throws(RelayError) -> UInt64? {
-        guard let text = token else { return nil }
-        let log = Self.token(of: database, epoch: epochs.current, position: 0).log
-        guard let token = ChangeToken(encoded: text), token.kind == .database, token.log == log, epochs.admit(token)
-        else { throw .changeTokenExpired }
-        return token.position
+    // MARK: The shared database
+
+    /// The zones that an owner shares, or has shared, with the user.
+    private struct OwnerLog {
+        let owner: UserID
+        let fingerprint: UInt64
+        /// In the order of their latest changes.
+        var zones: [Zone] = []
+
+        var latest: UInt64 { zones.last?.lastChange ?? 0 }
+
+        /// Returns the logs in the order of their fingerprints, which is that of tokens.
+        static func logs(of zones: [Zone]) -> [OwnerLog] {
+            let logs = Dictionary(grouping: zones) { $0.id.owner }.map { owner, zones in
+                OwnerLog(owner: owner, fingerprint: VectorToken.fingerprint(of: owner), zones: zones)
+            }
+            return logs.sorted { $0.fingerprint < $1.fingerprint }
+        }
+    }
+
+    private func sharedPage(
+        of user: UserID,
+        from reader: any StoreReader,
+        _ epochs: (UserID) -> Epochs
+    ) throws(RelayError) -> Page {
+        let logs = OwnerLog.logs(of: try reader.zones(sharedWith: user))
+        let start = try positions(in: logs, of: user, epochs)
+        var (zones, places, hasMore): ([Zone], [VectorToken.Place], Bool) = ([], [], false)
+        for log in logs {
+            let known = start[log.fingerprint]
+            let changed = Self.latestOfEachName(
+                // A client that knows none of the owner's zones needs no deletions.
+                log.zones.filter { $0.lastChange > known ?? 0 && (!$0.isDeleted || known != nil) }
+            )
+            let room = limit > 0 ? limit - zones.count : .max
+            // Without a zone that the client knows, the owner needs no place in the token.
+            var reached = log.zones.allSatisfy(\.isDeleted) ? nil : log.latest
+            if changed.count > room {
+                hasMore = true
+                reached = room > 0 ? changed[Self.end(ofPageOf: room)].lastChange : known
+            }
+            zones += changed.prefix(room)
+            if let reached {
+                places.append(.init(owner: log.fingerprint, epoch: epochs(log.owner).current, position: reached))
+            }
+        }
+        let token = VectorToken(log: self.log(of: user), places: places)
+        return Page(zones: zones, token: .vector(token), moreComing: hasMore)
+    }
+
+    /// Returns the positions from which to continue, by the fingerprint of the owner.
+    private func positions(
+        in logs: [OwnerLog],
+        of user: UserID,
+        _ epochs: (UserID) -> Epochs
+    ) throws(RelayError) -> [UInt64: UInt64] {
+        guard let token else { return [:] }
+        var positions: [UInt64: UInt64] = [:]
+        switch DatabaseToken(encoded: token) {
+        case .scalar(let token)? where token.log == log(of: user):
+            // Issued when all owners' changes had numbers of one sequence, so it is a position in each owner's log.
+            guard epochs(user).admit(token), token.position <= logs.map(\.latest).max() ?? 0 else { break }
+            for log in logs where epochs(log.owner).admit(token) { positions[log.fingerprint] = token.position }
+            return positions
+        case .vector(let token)? where token.log == log(of: user):
+            let known = Dictionary(logs.map { ($0.fingerprint, $0) }) { first, _ in first }
+            for place in token.places {
+                guard let log = known[place.owner], place.position <= log.latest,
+                    epochs(log.owner).admit(place.epoch, upTo: place.position)
+                else { throw .changeTokenExpired }
+                positions[place.owner] = place.position
+            }
+            return positions
+        default: break
+        }
+        throw .changeTokenExpired
     }
 }
 
-/// The epochs of a store, which decide whether a change token belongs to the store's own past.
+/// The epochs of an owner's data, which decide whether a change token belongs to the data's own past.
 ///
-/// An epoch begins with the first write of each process that runs the relay. A store that was rolled back to an earlier
-/// state, by whatever means, therefore recognizes tokens of the future it has lost: they have an epoch that the store
-/// does not know, or a position after the end of one that it knows.
+/// An epoch begins with the first write of each process that runs the relay. Data that were rolled back to an earlier
+/// state, by whatever means, therefore recognize tokens of the future they have lost: these have an epoch that the owner
+/// does not know, or a position after the end of one that the owner knows.
 package struct Epochs: Hashable, Sendable {
     /// The epoch of new tokens.
     package let current: UInt64
@@ -89,8 +183,13 @@ package struct Epochs: Hashable, Sendable {
         return Epochs(current: next, ends: ends)
     }
 
-    /// Returns whether this store can have issued the token, judging by its epoch.
+    /// Returns whether the token can belong to these data, judging by its epoch.
     func admit(_ token: ChangeToken) -> Bool {
-        token.epoch == current || ends[token.epoch].map { max(token.position, token.floor, token.top) <= $0 } ?? false
+        admit(token.epoch, upTo: max(token.position, token.floor, token.top))
+    }
+
+    /// Returns whether a token of this epoch can contain this position.
+    func admit(_ epoch: UInt64, upTo position: UInt64) -> Bool {
+        epoch == current || ends[epoch].map { position <= $0 } ?? false
     }
 }

@@ -52,35 +52,26 @@ extension StoreReader {
         return try unseenZone(id)
     }
 
-    /// Returns the database's live zones, in the order of their latest changes.
+    /// Returns the database's live zones, those of each owner in the order of their latest changes.
     package func liveZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
-        if database.scope == .shared { return try allShared(in: database).filter { !$0.isDeleted } }
+        if database.scope == .shared {
+            return try database.caller.user.map(zones(sharedWith:))?.filter { !$0.isDeleted } ?? []
+        }
         return try database.owner.map(liveZones(of:)) ?? []
     }
 
-    /// Returns the database's live zones and those deleted after a change, in the order of their latest changes.
+    /// Returns the owner's live zones and those deleted after a change, in the order of their latest changes.
     ///
     /// `latest` is the latest change of all zones, earlier deletions included. Without a change, no deleted zones are
     /// returned: the client knows none of them.
     func zones(
-        in database: DatabaseAddress,
+        of owner: UserID,
         endedAfter change: UInt64?
     ) throws(RelayError) -> (zones: [Zone], latest: UInt64) {
-        if database.scope == .shared {
-            let all = try allShared(in: database)
-            let zones = all.filter { !$0.isDeleted || $0.lastChange > change ?? .max }
-            return (zones, all.last?.lastChange ?? 0)
-        }
-        guard let owner = database.owner else { return ([], 0) }
         let living = try liveZones(of: owner)
         let latest = try max(living.last?.lastChange ?? 0, lastDeletion(ofZonesOf: owner))
         guard let change, change < latest else { return (living, latest) }
         let ended = try endedZones(of: owner, after: change)
         return ((living + ended).sorted { $0.lastChange < $1.lastChange }, latest)
-    }
-
-    private func allShared(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
-        guard let user = database.caller.user else { return [] }
-        return try zones(sharedWith: user)
     }
 }

@@ -5,11 +5,11 @@ package import Records
 /// Each read sees one committed state. Writes run one at a time, and several share a commit. Calls take batches so that
 /// a store on another machine needs few round trips.
 package protocol Store: Sendable {
-    /// The epochs of this store, past and current.
+    /// Returns the epochs of an owner's data, past and current.
     ///
     /// A new epoch begins when the store is created, when it is restored, and at the first write after the process
     /// starts. Every change token contains the epoch in which it was issued.
-    var epochs: Epochs { get }
+    func epochs(of owner: UserID) -> Epochs
 
     /// The schema as of the latest commit, usually answered from memory.
     ///
@@ -161,7 +161,7 @@ package protocol StoreReader {
     /// Returns the zone as this user sees it; `nil` if nothing in it is shared with them.
     func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone?
 
-    /// Returns the zones with data shared with the user, in the order of their latest changes.
+    /// Returns the zones with data shared with the user, those of each owner in the order of their latest changes.
     ///
     /// Zones that are no longer shared are included, marked as deleted.
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone]
@@ -192,8 +192,8 @@ package enum FeedFilter: Sendable {
 }
 
 extension Store {
-    /// The current epoch.
-    package var epoch: UInt64 { epochs.current }
+    /// Returns the current epoch of an owner's data.
+    package func epoch(of owner: UserID) -> UInt64 { epochs(of: owner).current }
 }
 
 extension StoreReader {
@@ -250,7 +250,9 @@ package protocol StoreWriter: StoreReader {
     /// Stores a request signature for as long as it is valid; returns `false` if it was stored before.
     func keep(_ signature: UsedSignature) throws(RelayError) -> Bool
 
-    /// Returns the next change number, greater than all earlier ones and never reused.
+    /// Returns the next change number of the write's owner, greater than all earlier ones of that owner and never reused.
+    ///
+    /// Numbers of different owners cannot be compared.
     func takeChangeNumber() -> UInt64
 
     /// Creates a zone under a new change number; the caller has checked that no zone has this name.

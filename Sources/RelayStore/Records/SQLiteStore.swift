@@ -15,7 +15,9 @@ package final class SQLiteStore: Store {
         case memory
     }
 
+    /// The epochs of the file, which are those of all owners.
     package var epochs: Epochs { epochsNow.withLock { $0 } }
+    package func epochs(of owner: UserID) -> Epochs { epochs }
     private let epochsNow: Mutex<Epochs>
     /// Whether this run of the process has started its epoch; set by the thread that commits.
     let hasBegun: Atomic<Bool>
@@ -331,7 +333,7 @@ package final class SQLiteStore: Store {
                     names: known.names,
                     // Moved: a second reference would make each transaction copy the caches.
                     cache: cache.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
-                    epoch: epoch,
+                    epoch: epochs.current,
                     idempotencyRecordLimit: idempotencyRecordLimit,
                     assets: assets,
                     drawIdentity: draw

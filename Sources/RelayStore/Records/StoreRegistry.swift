@@ -212,7 +212,7 @@ extension SQLiteStore {
         let snapshot = stamp.flatMap { stamp in
             lastChange.map {
                 PausedStore.Snapshot(
-                    epoch: epoch,
+                    epoch: epochs.current,
                     hasBegun: hasBegun.load(ordering: .relaxed),
                     lastChange: $0,
                     greatestStamp: stamp

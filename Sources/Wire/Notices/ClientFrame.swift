@@ -119,7 +119,8 @@ extension JSONWriter {
     mutating func databaseTokens(_ tokens: [DatabaseScope: String]) {
         object { writer in
             if let token = tokens[.private] { writer.member("private", token) }
-            if let token = tokens[.shared] { writer.member("shared", token) }
+            // A frame has at most 64 KiB. Without the token, the relay tells of everything.
+            if let token = tokens[.shared], token.utf8.count <= 48 << 10 { writer.member("shared", token) }
         }
     }
 }

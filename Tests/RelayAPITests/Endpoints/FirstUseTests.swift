@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import RelaySystem
 import Synchronization
 import Testing
 import Wire
@@ -125,6 +126,7 @@ extension [String] {
 /// Stores that note the owners of writes, and refuse all writes after some, as if the process had stopped there.
 private final class StoppingCatalog: StoreCatalog {
     let owners = Mutex<[UserID]>([])
+    var executor: (any TaskExecutor)? { nil }
     private let stores: StoreFolder
     private let limit: Int
 
@@ -154,9 +156,9 @@ private struct StoppingStore: Store {
     let store: any Store
     let catalog: StoppingCatalog
 
-    var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
-    var executor: (any TaskExecutor)? { nil }
+
+    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try store.read(body)

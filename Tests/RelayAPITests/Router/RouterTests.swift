@@ -257,8 +257,10 @@ private struct BlockingStore: Store {
     let store: any Store
     let catalog: BlockingCatalog
 
-    var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
+
+    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
+
     private func count() {
         catalog.reads.withLock { $0 += 1 }
         if !catalog.thread.isCurrent { catalog.strays.withLock { $0 += 1 } }

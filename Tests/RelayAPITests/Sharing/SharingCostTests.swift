@@ -49,7 +49,7 @@ import Wire
             defer { connection?.trace() }
             var records = 0
             let page = ZoneChanges(zone: zone, of: database, token: token, limit: limit)
-            _ = try page.read(from: reader, epochs: store.epochs) { _ in records += 1 }
+            _ = try page.read(from: reader, epochs: store.epochs(of: zone.owner)) { _ in records += 1 }
             #expect(records == limit)
             return counter.value
         }

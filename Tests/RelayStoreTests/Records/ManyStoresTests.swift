@@ -92,7 +92,7 @@ import Testing
         return try store.read { reader throws(RelayError) in
             var names: [String] = []
             let page = try ZoneChanges(zone: zone, of: database, token: token, limit: 1_000)
-                .read(from: reader, epochs: store.epochs) { names.append($0.name) }
+                .read(from: reader, epochs: store.epochs(of: user)) { names.append($0.name) }
             return (names, page.token.encoded)
         }
     }
@@ -135,7 +135,7 @@ import Testing
             #expect(world.stores.counts.open <= 4)
         }
         #expect(world.stores.counts.closed >= 8)
-        let epochs = try world.homes.map { try world.stores.store(of: $0).epochs }
+        let epochs = try world.homes.map { try world.stores.store(of: $0).epochs(of: user) }
         for round in 0..<3 {
             for (index, home) in world.homes.enumerated() {
                 let number = try await save("round-\(round)", in: world.stores.store(of: home))
@@ -148,7 +148,7 @@ import Testing
         }
         #expect(world.stores.counts.open <= 4)
         // The epoch of a store does not change within a process.
-        #expect(try world.homes.map { try world.stores.store(of: $0).epochs } == epochs)
+        #expect(try world.homes.map { try world.stores.store(of: $0).epochs(of: user) } == epochs)
         for home in world.homes {
             let names = try page(world.stores.store(of: home)).0
             #expect(names == ["first", "round-0", "round-1", "round-2"])

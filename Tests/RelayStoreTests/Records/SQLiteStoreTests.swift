@@ -157,11 +157,11 @@ import Wire
             let zone = try await makeZone("Notes", in: first)
             try await save(["a", "b"], in: zone.id, of: first)
             try await save(["a"], in: zone.id, of: first)
-            let epoch = first.epoch
+            let epoch = first.epochs.current
             first.close()
 
             let second = try open(path)
-            #expect(second.epoch == epoch)
+            #expect(second.epochs.current == epoch)
             #expect(second.currentSchema.types["Note"] == RecordType())
             #expect(try feed(second, zone.id) == ["b", "a"])
             let before = try second.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange } ?? 0

@@ -312,7 +312,7 @@ import Wire
             try Self.put(Self.rich, into: schemas, .production)
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             let store = try stores.store(of: home)
-            let epoch = store.epoch
+            let epoch = store.epoch(of: user)
             try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
                 try writer.define(["Note": RecordType()])
             }
@@ -324,7 +324,7 @@ import Wire
 
             let after = try stores.store(of: home)
             defer { stores.close() }
-            #expect(after.epoch != epoch)
+            #expect(after.epoch(of: user) != epoch)
             let (zones, record) = try after.read { reader throws(RelayError) in
                 let zone = try reader.zone(ZoneID(ZoneID.defaultName, owner: Zone.publicOwner))
                 return (
