@@ -1,8 +1,7 @@
 import Records
+import RelayConsole
 import RelayCore
 import Testing
-
-import RelayConsole
 
 @Suite struct AttemptTests {
     /// A client with one IPv6 address usually has its whole network.

@@ -5,11 +5,9 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
+import RelayServer
 import RelayStore
 import Testing
-
-import RelayConsole
-import RelayServer
 
 /// Access to the console.
 @Suite struct ConsoleAccessTests {

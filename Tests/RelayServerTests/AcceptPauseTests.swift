@@ -1,9 +1,8 @@
 import Logging
 import NIOCore
 import NIOPosix
-import Testing
-
 import RelayServer
+import Testing
 
 #if canImport(Glibc)
     import Glibc

@@ -1,10 +1,9 @@
 import Foundation
 import HTTPTypes
 import RelayAPI
+import RelayServer
 import Synchronization
 import Testing
-
-import RelayServer
 
 /// Request bodies that are processed while they arrive, and response bodies from files.
 @Suite struct BodyStreamTests {

@@ -1,8 +1,7 @@
 import Logging
+import RelayServer
 import TestSupport
 import Testing
-
-import RelayServer
 
 /// The listener on port 80 of a relay that obtains its certificate itself.
 @Suite(.timeLimit(.minutes(5)))

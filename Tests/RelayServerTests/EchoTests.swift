@@ -1,6 +1,5 @@
-import Testing
-
 import RelayServer
+import Testing
 
 /// RFC 6455 over real sockets, against the echo endpoint for tests.
 @Suite struct EchoTests {

@@ -1,7 +1,6 @@
 import NIOCore
-import Testing
-
 import RelayServer
+import Testing
 
 func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
 

@@ -1,9 +1,8 @@
 import CZlib
 import HTTPTypes
 import RelayAPI
-import Testing
-
 import RelayServer
+import Testing
 
 /// Responses are compressed with gzip if and only if the client accepts it.
 @Suite(.timeLimit(.minutes(15))) struct GzipTests {

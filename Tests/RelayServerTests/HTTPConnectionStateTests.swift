@@ -1,9 +1,8 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
-import Testing
-
 import RelayServer
+import Testing
 
 /// The state machine of an HTTP connection, without a socket.
 @Suite struct HTTPConnectionStateTests {

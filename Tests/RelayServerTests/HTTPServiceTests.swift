@@ -1,9 +1,8 @@
 import Foundation
 import HTTPTypes
 import RelayAPI
-import Testing
-
 import RelayServer
+import Testing
 
 @Suite struct HTTPServiceTests {
     @Test func aRequestIsAnswered() async throws {

@@ -1,6 +1,5 @@
-import Testing
-
 import RelayServer
+import Testing
 
 /// Which request of a connection is the last.
 ///

@@ -1,6 +1,5 @@
-import Testing
-
 import RelayServer
+import Testing
 
 /// Every rule of Reliability.md, "Malformed HTTP", over a real socket.
 @Suite struct MalformedHTTPTests {

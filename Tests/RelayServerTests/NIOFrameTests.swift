@@ -1,9 +1,8 @@
 import NIOCore
 import NIOEmbedded
 import NIOWebSocket
-import Testing
-
 import RelayServer
+import Testing
 
 /// What NIO's WebSocket handlers lack, each as the reason for a type of ours: once one of these tests fails, the type can
 /// be reconsidered.

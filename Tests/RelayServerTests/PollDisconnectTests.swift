@@ -1,9 +1,8 @@
 import HTTPTypes
 import RelayAPI
+import RelayServer
 import TestSupport
 import Testing
-
-import RelayServer
 
 /// A poll ends when its peer disconnects; later notices wait for the next poll.
 @Suite(.timeLimit(.minutes(15))) struct PollDisconnectTests {

@@ -4,11 +4,10 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 import Testing
 import Wire
-
-import RelayServer
 
 /// Query notices on real sockets, for a user and for a server-to-server key.
 ///

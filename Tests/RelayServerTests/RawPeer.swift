@@ -1,8 +1,7 @@
 import NIOCore
 import NIOPosix
-import Synchronization
-
 import RelayServer
+import Synchronization
 
 /// A plain TCP peer that sends given bytes and keeps all bytes it receives.
 final class RawPeer: Sendable {

@@ -1,11 +1,10 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import RelayServer
 import Synchronization
 import TestSupport
 import Testing
-
-import RelayServer
 
 /// A repeated request head is not parsed again; any other head is.
 @Suite struct RequestHeadCacheTests {

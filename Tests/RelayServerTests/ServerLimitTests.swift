@@ -1,12 +1,11 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import RelayServer
 import ServiceLifecycle
 import Synchronization
 import TestSupport
 import Testing
-
-import RelayServer
 
 /// The transport's rows of the table of limits.
 ///

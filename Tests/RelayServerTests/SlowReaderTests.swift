@@ -1,10 +1,9 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import RelayServer
 import ServiceLifecycle
 import Testing
-
-import RelayServer
 
 /// A peer that reads a response slowly keeps its connection; one that reads nothing loses it.
 @Suite struct SlowReaderTests {

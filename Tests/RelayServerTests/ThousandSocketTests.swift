@@ -3,13 +3,12 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 import RelaySystem
 import Synchronization
 import Testing
 import Wire
-
-import RelayServer
 
 /// A thousand devices of forty users on a real port, some slow and some gone.
 ///

@@ -1,8 +1,7 @@
 import HTTPTypes
 import RelayAPI
-import Testing
-
 import RelayServer
+import Testing
 
 /// How the server recognises a WebSocket handshake, and which header fields it accepts.
 @Suite struct WebSocketHandshakeTests {

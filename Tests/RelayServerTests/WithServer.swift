@@ -2,9 +2,8 @@ import HTTPTypes
 import Logging
 import NIOCore
 import RelayAPI
-import Synchronization
-
 import RelayServer
+import Synchronization
 
 /// Runs a server on a free port while `body` runs.
 ///

@@ -225,7 +225,9 @@ package final class SQLiteStore: Store {
 
     // MARK: Writing
 
-    /// Runs `body`, upkeep of this store, in the next commit; it may touch the data of all owners. See `StoreWrite` for the rules.
+    /// Runs `body`, upkeep of this store, in the next commit; it may touch the data of all owners.
+    ///
+    /// See `StoreWrite` for the rules.
     func writeRows<Value: Sendable>(
         _ body: @escaping @Sendable (SQLiteWriter) throws(RelayError) -> Value
     ) async throws(RelayError) -> Value {

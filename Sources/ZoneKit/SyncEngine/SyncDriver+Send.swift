@@ -203,7 +203,7 @@ extension SyncDriver {
             entered.append(lock)
             guard epoch == runner.accountEpoch else { break }
             let part = items.filter { $0.id.zone == zone }
-            await send(part, atomically: batch.atomicByZone, into: &answer, &progress, epoch)
+            await send(part, atomically: batch.atomicByZone, into: &answer, &progress)
         }
         defer { entered.forEach { $0.leave() } }
         guard epoch == runner.accountEpoch else { return false }
@@ -215,14 +215,11 @@ extension SyncDriver {
     }
 
     /// Sends one zone's part of a batch, in as many requests as the limits require.
-    ///
-    /// Stops if the user changes.
     private func send(
         _ items: [BatchItem],
         atomically: Bool,
         into answer: inout SentBatch,
-        _ progress: inout SendProgress,
-        _ epoch: Int
+        _ progress: inout SendProgress
     ) async {
         // Atomic changes go into one request, if the relay accepts that many.
         let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
@@ -243,7 +240,7 @@ extension SyncDriver {
                     return nil
                 }
             }
-            return epoch == runner.accountEpoch ? [] : nil
+            return []
         }
     }
 

@@ -606,15 +606,16 @@ extension SyncTarget {
 
     /// Sends one zone's changes in as many requests as the limits require.
     ///
-    /// `send` returns the changes to send again at once, perhaps in smaller requests; `nil` ends the zone's part in the
-    /// round.
+    /// Ends when the user changes. `send` returns the changes to send again at once, perhaps in smaller requests; `nil`
+    /// ends the zone's part in the round.
     package func sendRequests<Item: Sendable>(
         _ requests: [[Item]],
         split: (BatchLimits, [Item]) -> [[Item]],
         _ send: ([Item]) async throws -> [Item]?
     ) async rethrows {
+        let epoch = runner.accountEpoch
         var waiting = requests[...]
-        while let request = waiting.popFirst() {
+        while epoch == runner.accountEpoch, let request = waiting.popFirst() {
             guard let rest = try await send(request) else { return }
             if !rest.isEmpty { waiting = split(runner.limits, rest + waiting.joined())[...] }
         }
