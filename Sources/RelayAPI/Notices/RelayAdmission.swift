@@ -215,9 +215,10 @@ package final class RelayAdmission: NoticeAdmission {
 
     /// Closes the sockets whose sessions or keys were revoked since the last call.
     ///
-    /// Call about once a second; costs one comparison if nothing was revoked. See Reliability.md, "Invariants", j.
+    /// Call about once a second, after `Authenticator.watchGeneration`; costs one comparison if nothing was revoked. See
+    /// Reliability.md, "Invariants", j.
     package func closeRevoked() {
-        guard let generation = try? relay.authenticator.generation() else { return }
+        let generation = relay.authenticator.generation
         let mustCheck = revocations.withLock { known in
             // The first call checks too: sockets may have been opened and revoked before it.
             if known.lastGeneration != generation { known.remainingChecks = Revocations.checksPerRevocation }

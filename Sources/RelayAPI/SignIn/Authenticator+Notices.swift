@@ -43,11 +43,6 @@ extension Authenticator {
         }
     }
 
-    /// A number that changes with every revocation; while it is the same, open sockets need no check.
-    package func generation() throws(CredentialRefusal) -> UInt64 {
-        try wrapping { () throws(DirectoryError) in try directory.generation() }
-    }
-
     /// Returns whether `credential` is still valid.
     ///
     /// Reads the directory; does not consider the expiry of tokens.

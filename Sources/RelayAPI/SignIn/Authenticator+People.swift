@@ -92,20 +92,17 @@ extension Authenticator {
     /// Sets the password and ends all sessions of the account.
     func setPassword(_ password: String, of account: Account.ID) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.setPassword(password, of: account) }
-        try invalidate()
     }
 
     /// Ends all sessions of the account, or those of one container; their tokens are refused from then on.
     package func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.revokeSessions(of: account, in: home) }
-        try invalidate()
     }
 
     /// Ends the session of a request; all its tokens are refused from then on.
     package func signOut(_ authentication: Authentication) throws(CredentialRefusal) {
         guard case .session(let id, _) = authentication.credential else { return }
         try wrapping { () throws(DirectoryError) in try directory.revokeSession(id) }
-        try invalidate()
     }
 
     /// Records which sessions were used since the last call, and deletes those whose tokens have all expired.
@@ -123,12 +120,6 @@ extension Authenticator {
                 try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)
             }
         }
-    }
-
-    /// Clears the cache now instead of within `pollInterval`.
-    private func invalidate() throws(CredentialRefusal) {
-        let generation = try generation()
-        cache.withLock { $0.invalidate(generation) }
     }
 }
 

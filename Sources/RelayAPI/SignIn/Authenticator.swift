@@ -8,11 +8,13 @@ import Synchronization
 /// Authenticates the caller of a request.
 ///
 /// Synchronous and safe from any thread. Credentials that came with the same request head before cost one lock; others
-/// cost a read of the directory, or of the cache of it. The cache is bounded, and everything cached becomes invalid within
-/// `pollInterval` of any revocation.
+/// cost a read of the directory, or of the cache of it. The cache is bounded. A revocation by this process invalidates it at
+/// once; one by another process or node, when `watchGeneration` has seen it or `generationChanged` was called.
 package final class Authenticator: Sendable {
-    /// How often the directory is checked for revocations.
-    static let pollInterval = Duration.milliseconds(200)
+    /// How often `watchGeneration` must be called.
+    package static let watchInterval = Duration.milliseconds(200)
+    /// How long requests rely on the latest call; after that they read the directory, and are refused if that fails.
+    static let watchLease = Duration.seconds(30)
     /// At most one new token is issued per token in this time; all responses in between contain the same one.
     static let mintInterval = Duration.seconds(1)
 
@@ -24,6 +26,10 @@ package final class Authenticator: Sendable {
     let invitations: InvitationSeal
     let markers: MarkerSeal
     let cache: Mutex<CredentialCache>
+    /// The greatest generation of the directory that this process knows of.
+    private let latestGeneration: Atomic<UInt64>
+    /// The uptime in milliseconds at which the directory's generation was last read.
+    private let watched: Atomic<Int64>
     let identityTokens: (any IdentityTokenVerifier)?
     /// The queue for password checks.
     let passwordQueue = SignInQueue()
@@ -48,8 +54,12 @@ package final class Authenticator: Sendable {
         relayKey = try directory.relayKey()
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)
-        cache = Mutex(CredentialCache(settings: settings, generation: try directory.generation()))
+        let generation = try directory.generation()
+        cache = Mutex(CredentialCache(settings: settings, generation: generation))
+        latestGeneration = Atomic(generation)
+        watched = Atomic(time.uptime().wholeMilliseconds)
         clockJumps = ClockJumpDetector(time)
+        directory.onRevocation { [weak self] in self?.generationChanged(to: $0) }
     }
 
     /// Authenticates the caller of `request` for the container `home`.
@@ -279,20 +289,33 @@ package final class Authenticator: Sendable {
 
     // MARK: Pieces
 
-    /// Runs `body` on the cache, which is cleared first if something was revoked.
+    /// Runs `body` on the cache, which is cleared as soon as something was revoked.
     func withCache<Value: Sendable>(
         at uptime: Duration,
         _ body: (inout CredentialCache) throws(CredentialRefusal) -> Value
     ) throws(CredentialRefusal) -> Value {
-        try cache.withLock { (cache) throws(CredentialRefusal) in
-            if uptime - cache.polled >= Self.pollInterval || uptime < cache.polled {
-                let generation = try wrapping { () throws(DirectoryError) in try directory.generation() }
-                cache.polled = uptime
-                if generation != cache.generation { cache.invalidate(generation) }
-            }
-            return try body(&cache)
-        }
+        let since = uptime.wholeMilliseconds - watched.load(ordering: .relaxed)
+        if since < 0 || since > Self.watchLease.wholeMilliseconds { try watchGeneration() }
+        return try cache.withLock { (cache) throws(CredentialRefusal) in try body(&cache) }
     }
+
+    /// Reads the directory's generation, so that requests learn of revocations by other processes without reading it.
+    ///
+    /// Call every `watchInterval`, outside of requests.
+    package func watchGeneration() throws(CredentialRefusal) {
+        let uptime = time.uptime()
+        generationChanged(to: try wrapping { () throws(DirectoryError) in try directory.generation() })
+        watched.store(uptime.wholeMilliseconds, ordering: .relaxed)
+    }
+
+    /// Invalidates what was cached before this generation of the directory; ignores an older one.
+    package func generationChanged(to generation: UInt64) {
+        guard latestGeneration.max(generation, ordering: .acquiringAndReleasing).oldValue < generation else { return }
+        cache.withLock { if $0.generation < generation { $0.invalidate(generation) } }
+    }
+
+    /// A number that grows with every revocation; while it is the same, open sockets need no check.
+    package var generation: UInt64 { latestGeneration.load(ordering: .acquiring) }
 
     /// Caches the result of a lookup unless something was revoked since; it may be that, and is used for this request
     /// only.

@@ -123,8 +123,6 @@ struct CredentialCache: Sendable {
     var generation: UInt64
     /// Replaced when cached credentials become invalid.
     private(set) var validity = CredentialValidity()
-    /// When the directory's generation was last read, by uptime.
-    var polled = Duration.seconds(-3600)
     var sessions = GenerationalCache<Session.ID, CachedSession>(capacity: 8192)
     var apiTokens = GenerationalCache<String, CachedAPIToken>(capacity: 1024)
     var serverKeys = GenerationalCache<String, CachedServerKey>(capacity: 1024)

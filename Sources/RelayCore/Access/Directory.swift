@@ -17,12 +17,15 @@ package enum DirectoryError: Error, Hashable, Sendable {
 /// The accounts, credentials and containers of the relay.
 ///
 /// Every call blocks its thread, for microseconds when it reads and for a disk flush when it writes. Frequent callers
-/// cache results until `generation` changes. Safe to call from any thread.
+/// cache results until `generation` grows. Safe to call from any thread.
 package protocol Directory: Sendable {
-    /// Returns a number that changes when an existing entry is removed or modified, by this or another process.
+    /// Returns a number that grows when an existing entry is removed or modified, by this or another process.
     ///
     /// Adding an entry does not change it; callers must therefore not cache that an entry is absent.
     func generation() throws(DirectoryError) -> UInt64
+    /// Calls `body` with the new generation after each such change by this directory object, before the call that made
+    /// it returns. Must not block.
+    func onRevocation(_ body: @escaping @Sendable (UInt64) -> Void)
     /// Returns the 32-byte key of this data folder that seals web auth tokens; random, drawn once.
     func relayKey() throws(DirectoryError) -> [UInt8]
 

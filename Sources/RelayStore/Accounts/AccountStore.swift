@@ -20,6 +20,7 @@ package final class AccountStore: AccountDirectory {
     private let key: [UInt8]
     private let onLostWrite: @Sendable () -> Void
     private let isStopped = Mutex(false)
+    private let revocationListeners = Mutex<[@Sendable (UInt64) -> Void]>([])
     /// The entry that the next write adds to the audit log in its own transaction.
     let auditEntryOfNextWrite = Mutex<AuditEntry?>(nil)
     /// Containers that have been found in the file, from which a running relay never removes one.
@@ -170,11 +171,17 @@ package final class AccountStore: AccountDirectory {
     /// Runs a write that removes or changes access, after which every relay drops its cached credentials.
     @discardableResult
     func revoke<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
-        try write { db in
+        let (value, generation) = try write { db in
             let value = try body(db)
-            try db.execute(sql: "UPDATE relay SET revocations = revocations + 1")
-            return value
+            let sql = "UPDATE relay SET revocations = revocations + 1 RETURNING revocations"
+            return (value, try Int64.fetchOne(db, sql: sql) ?? 0)
         }
+        for listener in revocationListeners.withLock({ $0 }) { listener(UInt64(generation)) }
+        return value
+    }
+
+    package func onRevocation(_ body: @escaping @Sendable (UInt64) -> Void) {
+        revocationListeners.withLock { $0.append(body) }
     }
 
     /// Runs `body`, and converts SQLite's errors to `DirectoryError`.

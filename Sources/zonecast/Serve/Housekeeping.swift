@@ -131,7 +131,8 @@ struct TombstoneHousekeeping: Service {
     }
 }
 
-/// Checks every second whether a session with an open socket was revoked, and whether quotas changed.
+/// Checks five times a second whether another process has revoked anything, and every second whether a session with an
+/// open socket was revoked and whether quotas changed.
 struct RevocationWatch: Service {
     let admission: RelayAdmission
     let relay: Relay
@@ -141,7 +142,12 @@ struct RevocationWatch: Service {
         defer { relay.stopPushes() }
         reloadQuotas()
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(1))) != nil {
+            var count = 0
+            while (try? await Task.sleep(for: Authenticator.watchInterval)) != nil {
+                // If it fails for long, requests read the directory themselves, and are refused if they cannot.
+                try? relay.authenticator.watchGeneration()
+                count += 1
+                guard count.isMultiple(of: 5) else { continue }
                 admission.closeRevoked()
                 reloadQuotas()
             }

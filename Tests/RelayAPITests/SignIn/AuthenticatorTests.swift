@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 @Suite struct AuthenticatorTests {
@@ -163,20 +164,34 @@ import Testing
         #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
     }
 
-    @Test func aRevocationAppliesAfterTheNextCheckForChanges() throws {
+    @Test func aRevocationByThisProcessAppliesAtOnce() throws {
         let authenticator = try world.authenticator()
         let session = try world.signIn()
         let request = world.request(apiToken: world.apiToken, webToken: session.webToken)
         let before = try authenticator.authenticate(request, in: world.home)
-        let generation = try authenticator.generation()
+        let generation = authenticator.generation
         #expect(try authenticator.isStillValid(before.credential))
         try world.store.setDisabled(true, of: world.alice.id)
-        #expect(try authenticator.generation() != generation)
+        #expect(authenticator.generation > generation)
         #expect(try !authenticator.isStillValid(before.credential))
         #expect(try authenticator.renew(before) == nil)
-        world.clock.advance(.seconds(1))
         let error = #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
         #expect(error?.code == .authenticationRequired)
+    }
+
+    /// Requests do not read the directory's generation; the watcher does, or a request if there is no watcher.
+    @Test(arguments: [true, false]) func aRevocationByAnotherProcessAppliesOnceItIsSeen(_ isWatched: Bool) throws {
+        let folder = ScratchFolder()
+        let world = try SignInWorld(in: folder.path)
+        let other = try AccountStore(folder: folder.path, time: world.clock.source)
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        _ = try authenticator.authenticate(request, in: world.home)
+        try other.setDisabled(true, of: world.alice.id)
+        world.clock.advance(.seconds(1))
+        #expect(throws: Never.self) { try authenticator.authenticate(request, in: world.home) }
+        if isWatched { try authenticator.watchGeneration() } else { world.clock.advance(.seconds(30)) }
+        #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
     }
 
     /// A visit session, which a command uses, works for a disabled user until it ends.

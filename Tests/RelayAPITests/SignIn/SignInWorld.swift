@@ -9,7 +9,7 @@ import RelaySystem
 import Synchronization
 import Testing
 
-/// A relay's directory in memory with one container, one token and one signed-in user, and clocks that stand still.
+/// A relay's directory, by default in memory, with one container, one token and one signed-in user, and clocks that stand still.
 final class SignInWorld {
     let clock = HandClock()
     let store: AccountStore
@@ -19,8 +19,13 @@ final class SignInWorld {
     let alice: Account
     var settings = SignInSettings()
 
-    init() throws {
-        store = try AccountStore(inMemory: (), time: clock.source)
+    init(in folder: String? = nil) throws {
+        if let folder {
+            let cost = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+            store = try AccountStore(folder: folder, time: clock.source, cost: cost)
+        } else {
+            store = try AccountStore(inMemory: (), time: clock.source)
+        }
         home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
         elsewhere = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.other")), .development)
         try store.addContainer(home.container)
