@@ -66,6 +66,16 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case readerWrites
     /// Change tokens from after a restored backup are accepted.
     case epochOutlivesRestore
+    /// A node does not look for changes that the bus between nodes has lost.
+    case lostNoticeUnswept
+    /// A node keeps its schema although another node has changed it.
+    case schemaStale
+    /// A node keeps subscriptions although another node has changed them.
+    case subscriptionsStale
+    /// Every node sends a push for one notice.
+    case pushSentTwice
+    /// A page's token covers a change that was committed after the page was read.
+    case tokenBeforeChange
 
     #if DEBUG
         private static let planted = Atomic<Int>(-1)

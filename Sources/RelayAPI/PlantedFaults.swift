@@ -8,6 +8,22 @@ extension NoticeHub {
     static var removesEndedConnections: Bool { !PlantedFault.connectionKept.isPlanted }
 }
 
+extension NoticeSweep {
+    /// Whether the sweep announces what the bus has lost.
+    static var announcesMissed: Bool { !PlantedFault.lostNoticeUnswept.isPlanted }
+
+    /// Whether the sweep refreshes a schema of another version.
+    static var refreshesSchema: Bool { !PlantedFault.schemaStale.isPlanted }
+
+    /// Whether the sweep refreshes subscriptions of another version.
+    static var refreshesSubscriptions: Bool { !PlantedFault.subscriptionsStale.isPlanted }
+}
+
+extension PushOwner {
+    /// Whether only one of the nodes sends a push.
+    static var isOneNode: Bool { !PlantedFault.pushSentTwice.isPlanted }
+}
+
 extension CredentialCache {
     /// Whether cached sign-ins are checked again after a revocation.
     static var clearsSessions: Bool { !PlantedFault.revokedSignInRemembered.isPlanted }

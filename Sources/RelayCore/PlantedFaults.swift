@@ -32,6 +32,9 @@ extension ZoneChanges {
     /// Returns the position at which a page ends if more pages follow: that of its last record.
     static func end(ofPageAt last: UInt64) -> UInt64 { PlantedFault.tokenOneTooFar.isPlanted ? last + 1 : last }
 
+    /// Returns the last change that a page may show whose token is of change `last`: the same one.
+    static func lastShown(_ last: UInt64) -> UInt64 { PlantedFault.tokenBeforeChange.isPlanted ? last - 1 : last }
+
     /// Returns whether tombstones were removed that a client at position `known` has not received.
     static func misses(_ horizon: UInt64, from known: UInt64) -> Bool {
         known < horizon && !PlantedFault.horizonUnheeded.isPlanted

@@ -40,10 +40,9 @@ struct Run {
         let limit = ProcessorTime.now + options.processorSeconds
         for seed in options.seeds {
             guard (ContinuousClock.now - start).seconds < options.seconds, ProcessorTime.now < limit else { break }
-            let scenario = Scenario(seed: seed, options.isOfMirrors ? .mirrors : .everything)
-            let steps = scenario.steps()
-            if let fault, !scenario.canTrigger(fault, in: steps) { continue }
-            guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
+            let world = World(seed, options, home)
+            if let fault, !world.canTrigger(fault) { continue }
+            guard let outcome = world.run() else {
                 Simulate.say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
                 return false
             }
@@ -59,7 +58,7 @@ struct Run {
             if isRight, options.tries == nil {
                 Simulate.say("Seed \(seed): \(outcome.violations[0])")
             } else {
-                report(scenario, steps, outcome)
+                report(seed, world, outcome)
             }
             break
         }
@@ -97,19 +96,56 @@ struct Run {
 
     private func plant(_ fault: PlantedFault?) -> Bool { fault.map { PlantedFault.plant($0) } ?? false }
 
-    private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {
-        Simulate.say("FAILED \(scenario)")
+    private func report(_ seed: UInt64, _ world: World, _ outcome: Simulation.Outcome) {
+        Simulate.say("FAILED \(world.title)")
         outcome.violations.forEach { Simulate.say("  \($0)") }
-        let (fewer, again) = Shrinking(scenario, home: home, tries: options.tries ?? 120)
-            .shrink(steps, from: outcome)
-        Simulate.say("\(fewer.count) of \(steps.count) steps are enough:")
+        let (fewer, again) = world.shrink(outcome, options.tries ?? 120)
+        Simulate.say("\(fewer.count) of \(world.stepCount) steps are enough:")
         fewer.forEach { Simulate.say("  \($0)") }
         (again ?? outcome).violations.forEach { Simulate.say("  \($0)") }
         Simulate.say("The last of the trace:")
         (again ?? outcome).trace.suffix(60).forEach { Simulate.say("  \($0)") }
         let plant = options.plant.map { " --plant \($0)" } ?? ""
-        let kind = options.isOfMirrors ? " --mirrors" : ""
-        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace\(kind)\(plant)")
+        Simulate.say("To repeat it: simulate --seed \(seed) --trace\(options.kind.word)\(plant)")
+    }
+}
+
+/// The settings and steps of one seed.
+private struct World {
+    let title: String
+    let stepCount: Int
+    let canTrigger: (PlantedFault) -> Bool
+    let run: () -> Simulation.Outcome?
+    let shrink: (Simulation.Outcome, _ tries: Int) -> ([String], Simulation.Outcome?)
+
+    init(_ seed: UInt64, _ options: Options, _ home: URL) {
+        if options.kind == .nodes {
+            self.init("seed \(seed): two relays", NodesStep.steps(ofSeed: seed), canTrigger: { _ in true }) {
+                try? NodesSimulation(seed: seed, steps: $0, home: home).run()
+            }
+        } else {
+            let scenario = Scenario(seed: seed, options.kind == .mirrors ? .mirrors : .everything)
+            let steps = scenario.steps()
+            self.init("\(scenario)", steps, canTrigger: { scenario.canTrigger($0, in: steps) }) {
+                try? Simulation(scenario, steps: $0, home: home).run()
+            }
+        }
+    }
+
+    private init<Step>(
+        _ title: String,
+        _ steps: [Step],
+        canTrigger: @escaping (PlantedFault) -> Bool,
+        run: @escaping ([Step]) -> Simulation.Outcome?
+    ) {
+        self.title = title
+        self.canTrigger = canTrigger
+        stepCount = steps.count
+        self.run = { run(steps) }
+        shrink = { outcome, tries in
+            let (fewer, again) = Shrinking(tries: tries, run: run).shrink(steps, from: outcome)
+            return (fewer.map { "\($0)" }, again)
+        }
     }
 }
 

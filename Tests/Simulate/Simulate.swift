@@ -2,7 +2,7 @@ import Foundation
 import Simulation
 import ZoneTesting
 
-/// `simulate [--seeds A..<B | --seed N] [--seconds S] [--mirrors] [--plant FAULT] [--trace]`: runs seeds one after the other.
+/// `simulate [--seeds A..<B | --seed N] [--seconds S] [--mirrors | --nodes] [--plant FAULT] [--trace]`: runs seeds one after the other.
 ///
 /// Prints `{"seeds": …}` on one line at the end. A failing seed is printed with its steps and ends the run with exit
 /// code 1. With a planted fault, the exit code is 0 if a seed found the fault.
@@ -38,6 +38,25 @@ struct Options {
         var description: String
     }
 
+    /// What takes part in the runs.
+    enum Kind {
+        /// Devices with all kinds of program.
+        case everything
+        /// Mirrors with linked objects.
+        case mirrors
+        /// Two relays over one store.
+        case nodes
+
+        /// The option, after a space.
+        var word: String {
+            switch self {
+            case .everything: ""
+            case .mirrors: " --mirrors"
+            case .nodes: " --nodes"
+            }
+        }
+    }
+
     var seeds: Range<UInt64> = 1..<101
     /// Wall-clock time after which no further seed starts.
     var seconds: Double = .infinity
@@ -46,8 +65,7 @@ struct Options {
     /// How often to run the two-user test instead of seeds, to measure its cost.
     var twoUsers: Int?
     var plant: String?
-    /// Whether to run mirrors with linked objects instead of all kinds of program.
-    var isOfMirrors = false
+    var kind = Kind.everything
     /// The maximum number of runs for shrinking a failing seed.
     ///
     /// `nil` means 120. With a planted fault, it means that only the first violation of the seed is printed.
@@ -73,7 +91,8 @@ struct Options {
             case "--seconds": seconds = Double(try Self.number(&rest, of: word))
             case "--processor-seconds": processorSeconds = Double(try Self.number(&rest, of: word))
             case "--two-users": twoUsers = Int(try Self.number(&rest, of: word))
-            case "--mirrors": isOfMirrors = true
+            case "--mirrors": kind = .mirrors
+            case "--nodes": kind = .nodes
             case "--plant": plant = rest.popFirst()
             case "--tries": tries = Int(try Self.number(&rest, of: word))
             case "--trace": showsTrace = true
@@ -82,7 +101,7 @@ struct Options {
                 throw Unknown(
                     description:
                         "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --mirrors, "
-                        + "--plant, --tries, --two-users, --each, --trace."
+                        + "--nodes, --plant, --tries, --two-users, --each, --trace."
                 )
             }
         }

@@ -1,19 +1,14 @@
-package import Foundation
-
 /// Finds a smaller set of steps that still fails.
-package struct Shrinking {
-    private let scenario: Scenario
-    private let home: URL
+package struct Shrinking<Step> {
     private let tries: Int
+    private let run: ([Step]) -> Simulation.Outcome?
 
     /// - Parameters:
-    ///   - scenario: The settings of the run.
-    ///   - home: A folder for the files of the runs.
     ///   - tries: The maximum number of runs.
-    package init(_ scenario: Scenario, home: URL, tries: Int) {
-        self.scenario = scenario
-        self.home = home
+    ///   - run: Runs steps with the settings of the failed run; returns `nil` if the run cannot begin.
+    package init(tries: Int, run: @escaping ([Step]) -> Simulation.Outcome?) {
         self.tries = tries
+        self.run = run
     }
 
     /// Removes ever smaller parts of the steps, as long as the rest violates the same invariant.
@@ -28,8 +23,7 @@ package struct Shrinking {
                 left -= 1
                 var fewer = best
                 fewer.removeSubrange(start..<min(start + part, best.count))
-                if let outcome = try? Simulation(scenario, steps: fewer, home: home).run(),
-                    outcome.violations.first?.prefix(11) == first.violations.first?.prefix(11)
+                if let outcome = run(fewer), outcome.violations.first?.prefix(11) == first.violations.first?.prefix(11)
                 {
                     (best, found, isShorter) = (fewer, outcome, true)
                 } else {

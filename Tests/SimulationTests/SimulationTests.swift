@@ -22,6 +22,20 @@ import Testing
         #expect(run.total("seeds") == "40")
     }
 
+    /// Two relays over one store, and a bus between them that delays, drops, repeats and is cut.
+    @Test func twoRelaysServeOneStore() async throws {
+        let run = try await SimulateProgram.run("--nodes", "--seeds", "1..<101")
+        #expect(run.isGood, "\(run.output)")
+        #expect(run.total("seeds") == "100")
+    }
+
+    @Test func aSeedOfTwoRelaysAlwaysGivesTheSameRun() async throws {
+        let first = try await SimulateProgram.run("--nodes", "--seeds", "1..<6")
+        let second = try await SimulateProgram.run("--nodes", "--seeds", "1..<6")
+        #expect(first.total("fingerprint") != nil)
+        #expect(first.total("fingerprint") == second.total("fingerprint"))
+    }
+
     @Test func aSeedAlwaysGivesTheSameRun() async throws {
         let first = try await SimulateProgram.run("--seeds", "1..<6")
         let second = try await SimulateProgram.run("--seeds", "1..<6")
@@ -63,7 +77,8 @@ import Testing
         /// Within 300 runs, on any machine.
         @Test(arguments: PlantedFault.allCases) func plantedFaultIsFound(_ fault: PlantedFault) async throws {
             let first = fault.firstSeed
-            let run = try await SimulateProgram.run("--seeds", "\(first)..<\(first + 300)", "--plant", fault.rawValue)
+            let seeds = ["--seeds", "\(first)..<\(first + 300)", "--plant", fault.rawValue]
+            let run = try await SimulateProgram.run(seeds + (fault.isOfNodes ? ["--nodes"] : []))
             #expect(run.isGood, "\(fault) was not found: \(run.output)")
         }
 
@@ -101,6 +116,14 @@ extension PlantedFault {
         }
     }
 
+    /// Whether the fault shows only if several relays serve one store.
+    fileprivate var isOfNodes: Bool {
+        switch self {
+        case .lostNoticeUnswept, .schemaStale, .subscriptionsStale, .pushSentTwice, .tokenBeforeChange: true
+        default: false
+        }
+    }
+
     /// The invariant of Reliability.md, "Invariants", that the fault violates first.
     fileprivate var invariant: Character {
         switch self {
@@ -108,7 +131,9 @@ extension PlantedFault {
         case .tokenOneTooFar, .databaseTokenTooFar, .newerVersionCleared, .tokenBeforeData, .epochOutlivesRestore: "b"
         case .numberOutsideTransaction, .numberReused: "c"
         case .tombstoneDropped, .horizonUnheeded: "d"
-        case .noticeBeforeCommit, .participantUntold: "e"
+        case .noticeBeforeCommit, .participantUntold, .lostNoticeUnswept, .schemaStale, .subscriptionsStale: "e"
+        case .pushSentTwice: "e"
+        case .tokenBeforeChange: "b"
         case .strangerToldApart, .sentForAnother: "f"
         case .atomicBatchTorn, .moveTorn: "g"
         case .changeTagUnchecked, .linkLetsInTwo: "h"
@@ -142,7 +167,9 @@ struct SimulateProgram {
     /// Runs the command to its end without blocking the tests' shared threads.
     ///
     /// `home`, if given, is the folder for temporary files.
-    static func run(_ words: String..., home: URL? = nil) async throws -> Result {
+    static func run(_ words: String..., home: URL? = nil) async throws -> Result { try await run(words, home: home) }
+
+    static func run(_ words: [String], home: URL? = nil) async throws -> Result {
         let process = ChildProcess()
         process.executableURL = program
         process.arguments = words

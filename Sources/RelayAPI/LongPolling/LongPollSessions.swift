@@ -77,21 +77,8 @@ final class LongPollSessions: NoticeWorker {
     /// Performs the order immediately, since this only enqueues notices and resumes tasks.
     func post(_ order: NoticeOrder) {
         switch order {
-        case .deliver(let notice, let address, let device):
-            let now = uptime()
-            let handed = state.withLock { state in
-                (state.byAddress[address] ?? []).compactMap {
-                    id -> (CheckedContinuation<Delivery, Never>, NoticeFrame)? in
-                    guard state.sessions[id]?.token.deviceID != device else { return nil }
-                    guard let waiter = state.sessions[id]?.waiter else {
-                        state.sessions[id]?.queue.put(notice, limits: limits, at: now)
-                        return nil
-                    }
-                    state.sessions[id]?.waiter = nil
-                    return (waiter.continuation, notice.frame)
-                }
-            }
-            for (waiter, frame) in handed { waiter.resume(returning: .notice(frame)) }
+        case .deliver(let notice, let address, let device): deliver(notice, to: address) { $0 != device }
+        case .remind(let notice, let address, let device): deliver(notice, to: address) { $0 == device }
         case .end(let connection, let address, _):
             let gone = state.withLock { state in
                 (state.byAddress[address] ?? [])
@@ -103,6 +90,23 @@ final class LongPollSessions: NoticeWorker {
                 session.waiter?.continuation.resume(returning: .gone)
             }
         }
+    }
+
+    private func deliver(_ notice: OutgoingNotice, to address: NoticeAddress, where isFor: (String) -> Bool) {
+        let now = uptime()
+        let handed = state.withLock { state in
+            (state.byAddress[address] ?? []).compactMap {
+                id -> (CheckedContinuation<Delivery, Never>, NoticeFrame)? in
+                guard let device = state.sessions[id]?.token.deviceID, isFor(device) else { return nil }
+                guard let waiter = state.sessions[id]?.waiter else {
+                    state.sessions[id]?.queue.put(notice, limits: limits, at: now)
+                    return nil
+                }
+                state.sessions[id]?.waiter = nil
+                return (waiter.continuation, notice.frame)
+            }
+        }
+        for (waiter, frame) in handed { waiter.resume(returning: .notice(frame)) }
     }
 
     // MARK: Devices

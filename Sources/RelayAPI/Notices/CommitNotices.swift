@@ -26,13 +26,16 @@ package final class CommitNotices: Sendable {
             let changes = commit.zones.flatMap { $0.noticed(in: home) }
             bus.publish(.zonesChanged(changes, traces: tracer?.writes(in: home) ?? []))
         }
-        guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
+        // Other nodes need each new schema, also for requests.
+        guard !commit.records.isEmpty || !commit.subscriptions.isEmpty || bus.node != nil else { return }
         // Also with subscriptions, as when a store is opened: it may be another one than before.
         let known = schemas.withLock { $0.updateValue(commit.schema.version, forKey: home) }
         if known != commit.schema.version || !commit.subscriptions.isEmpty {
             bus.publish(.schemaChanged(commit.schema, in: home))
         }
-        if !commit.subscriptions.isEmpty { bus.publish(.subscriptionsChanged(commit.subscriptions, in: home)) }
+        if !commit.subscriptions.isEmpty {
+            bus.publish(.subscriptionsChanged(commit.subscriptions, version: commit.subscriptionsVersion, in: home))
+        }
         if !commit.records.isEmpty { bus.publish(.recordsChanged(commit.records, in: home)) }
     }
 }

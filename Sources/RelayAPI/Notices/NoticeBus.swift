@@ -2,20 +2,36 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// Something that connected devices may have to be told.
+/// Something that connected devices may have to be told, and what the caches of a relay depend on.
 package enum NoticeMessage: Sendable {
-    /// A commit has changed zones; with the traces of its writes.
+    /// A commit has changed zones; with the traces of its writes. Each change has its zone's token, which is its version.
     case zonesChanged([ZoneChange], traces: [RequestTrace])
-    /// A commit has changed records of types that query subscriptions watch.
+    /// A commit has changed records of types that query subscriptions watch. Only for the relay that committed.
     case recordsChanged([CommittedRecord], in: ContainerEnvironment)
-    /// A commit has changed subscriptions.
-    case subscriptionsChanged([CommittedSubscription], in: ContainerEnvironment)
+    /// A changed record matches query subscriptions of a user; published by the relay that committed, for all others.
+    case recordMatched(RecordMatches)
+    /// A commit has changed subscriptions; `version` is the store's `subscriptionsVersion` after it.
+    case subscriptionsChanged([CommittedSubscription], version: UInt64, in: ContainerEnvironment)
     /// The schema by which the records that follow are matched with query subscriptions.
     case schemaChanged(Schema, in: ContainerEnvironment)
-    /// Sessions or keys have ended.
-    case credentialsRevoked(Set<Credential>)
+    /// Sessions or keys have ended. `generation` is the directory's after that; the set has those with a connection to
+    /// the relay that publishes the message.
+    case credentialsRevoked(Set<Credential>, generation: UInt64)
     /// A device has begun or ended to listen on a connection.
-    case presence(of: String, at: NoticeAddress, as: NoticeConnectionID, isConnected: Bool)
+    case presence(of: String, at: NoticeAddress, as: NoticeConnectionID, isConnected: Bool, on: NodeID?)
+    /// All devices with a push registration that are connected to one node.
+    case present([PresentDevice], on: NodeID)
+    /// The nodes that are alive have changed. Only for this relay.
+    case nodesChanged(Set<NodeID>)
+    /// A sweep begins: receivers may read the directory or the store. Only for this relay.
+    case sweeping
+}
+
+/// A connected device that has a push registration.
+package struct PresentDevice: Hashable, Sendable {
+    var deviceID: String
+    var address: NoticeAddress
+    var connection: NoticeConnectionID
 }
 
 /// Carries messages from where something happens to where devices are connected.
@@ -26,6 +42,12 @@ package protocol NoticeBus: Sendable {
     ///
     /// Called on the thread of a commit, before its writes are answered. Must not block.
     func publish(_ message: NoticeMessage)
+
+    /// Passes a message to the receivers of the other nodes only; does nothing if there can be none.
+    func share(_ message: NoticeMessage)
+
+    /// This relay, if devices may be connected to others that serve the same stores; `nil` if it is the only one.
+    var node: NodeID? { get }
 
     /// Adds a receiver, which is not retained.
     func add(_ receiver: any NoticeReceiver)
@@ -48,6 +70,8 @@ extension NoticeReceiver {
 }
 
 /// The bus of a relay of one process: passes each message on at once.
+///
+/// It loses nothing, so its relay has no `NoticeSweep`.
 package final class InProcessNoticeBus: NoticeBus {
     private struct Weak: Sendable { weak var receiver: (any NoticeReceiver)? }
 
@@ -55,9 +79,13 @@ package final class InProcessNoticeBus: NoticeBus {
 
     package init() {}
 
+    package var node: NodeID? { nil }
+
     package func publish(_ message: NoticeMessage) {
         for each in receivers.withLock({ $0 }) { each.receiver?.receive(message) }
     }
+
+    package func share(_ message: NoticeMessage) {}
 
     package func add(_ receiver: any NoticeReceiver) {
         receivers.withLock { $0.append(Weak(receiver: receiver)) }

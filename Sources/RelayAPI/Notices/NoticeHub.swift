@@ -67,9 +67,10 @@ package final class NoticeHub: NoticeReceiver {
     package func receive(_ message: NoticeMessage) {
         switch message {
         case .zonesChanged(let changes, let traces): publish(changes, traces: traces)
-        case .subscriptionsChanged(let changes, let home): apply(changes, in: home)
-        case .credentialsRevoked(let credentials): revoke(credentials)
-        case .recordsChanged, .schemaChanged, .presence: break
+        case .subscriptionsChanged(let changes, _, let home): apply(changes, in: home)
+        case .credentialsRevoked(let credentials, _): revoke(credentials)
+        case .recordMatched(let matches): _ = publish(matches)
+        case .recordsChanged, .schemaChanged, .presence, .present, .nodesChanged, .sweeping: break
         }
     }
 
@@ -106,6 +107,26 @@ package final class NoticeHub: NoticeReceiver {
     /// Sets all subscriptions of a user, as when the store is another one than before.
     func replaceSubscriptions(of address: NoticeAddress, with read: NoticeSubscriptions) {
         state.withLock { $0.listeners[address]?.replaceSubscriptions(with: read) }
+    }
+
+    /// The users with a connected device, by store.
+    var users: [ContainerEnvironment: [UserID]] {
+        state.withLock { state in
+            state.listeners.keys.reduce(into: [:]) { $0[$1.store, default: []].append($1.user) }
+        }
+    }
+
+    /// Tells all devices of a user, or one of them, that something may have changed.
+    func remind(_ address: NoticeAddress, of subject: NoticeSubject, syncToken: String? = nil, device: String? = nil) {
+        guard let known = subscriptions(of: address),
+            let notice = notice(about: subject, syncToken: syncToken, for: address, subscriptions: known)
+        else { return }
+        guard let device else { return deliver(notice, to: address, exceptDevice: nil) }
+        let workers = state.withLock { state in
+            state.listeners[address]?.noteChange()
+            return (state.listeners[address]?.workers).map { $0.map { state.workers[$0] } } ?? []
+        }
+        for worker in workers { worker.post(.remind(notice, to: address, device: device)) }
     }
 
     /// The credentials of all open connections, to check whether they are still valid.
@@ -320,7 +341,7 @@ package final class NoticeHub: NoticeReceiver {
             return .success((changes, order))
         }
         let (revision, order) = try outcome.get()
-        bus.publish(.presence(of: device.deviceID, at: device.address, as: connection, isConnected: true))
+        bus.publish(presence(of: device, as: connection, isConnected: true))
         if let (worker, order) = order { worker.post(order) }
         return revision
     }
@@ -378,9 +399,15 @@ package final class NoticeHub: NoticeReceiver {
             if state.listeners[device.address]?.isEmpty == true { state.listeners[device.address] = nil }
             return hasLeft
         }
-        if hasLeft {
-            bus.publish(.presence(of: device.deviceID, at: device.address, as: connection, isConnected: false))
-        }
+        if hasLeft { bus.publish(presence(of: device, as: connection, isConnected: false)) }
+    }
+
+    private func presence(
+        of device: AdmittedDevice,
+        as connection: NoticeConnectionID,
+        isConnected: Bool
+    ) -> NoticeMessage {
+        .presence(of: device.deviceID, at: device.address, as: connection, isConnected: isConnected, on: bus.node)
     }
 
     /// Returns a silent notice about `subject` for this user; `nil` if no subscription covers it.

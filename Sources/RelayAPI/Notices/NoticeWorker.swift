@@ -12,6 +12,8 @@ package protocol NoticeWorker: Sendable {
 package enum NoticeOrder: Sendable {
     /// Send this notice to all devices of the user on this event loop, except one.
     case deliver(OutgoingNotice, to: NoticeAddress, exceptDevice: String?)
+    /// Send this notice to one device of the user, which was left out when its own change was announced.
+    case remind(OutgoingNotice, to: NoticeAddress, device: String)
     /// Close one connection.
     case end(NoticeConnectionID, of: NoticeAddress, NoticeClose)
 }
@@ -41,6 +43,10 @@ package final class NoticeConnectionRegistry {
                 reached += 1
             }
             notice.delivery?.reached(reached)
+        case .remind(let notice, let address, let device):
+            for connection in byAddress[address] ?? [] where connection.deviceID == device {
+                connection.deliver(notice)
+            }
         case .end(let id, let address, let reason):
             byAddress[address]?.first { $0.id == id }?.end(reason)
         }

@@ -17,6 +17,7 @@ package final class QueryNotices: NoticeReceiver {
         case records([CommittedRecord], ContainerEnvironment, since: Duration?)
         case subscriptions([CommittedSubscription], ContainerEnvironment)
         case schema(Schema, ContainerEnvironment)
+        case replacement([CommittedSubscription], Schema, ContainerEnvironment)
         case barrier(CheckedContinuation<Void, Never>)
     }
 
@@ -63,10 +64,15 @@ package final class QueryNotices: NoticeReceiver {
         switch message {
         case .recordsChanged(let records, let home):
             if !matchNothing(records, in: home) { add(.records(records, home, since: uptime?())) }
-        case .subscriptionsChanged(let changes, let home): add(.subscriptions(changes, home))
+        case .subscriptionsChanged(let changes, _, let home): add(.subscriptions(changes, home))
         case .schemaChanged(let schema, let home): add(.schema(schema, home))
-        case .zonesChanged, .credentialsRevoked, .presence: break
+        case .zonesChanged, .recordMatched, .credentialsRevoked, .presence, .present, .nodesChanged, .sweeping: break
         }
+    }
+
+    /// Enqueues all query subscriptions of a store, which replace those that are known.
+    func replace(with all: [CommittedSubscription], _ schema: Schema, in home: ContainerEnvironment) {
+        add(.replacement(all, schema, home))
     }
 
     /// Returns whether no subscription can match any of the records, which is the case for most commits.
@@ -123,6 +129,10 @@ package final class QueryNotices: NoticeReceiver {
             case .subscriptions(let changes, let home):
                 environments[home, default: Watched()].apply(changes)
             case .schema(let schema, let home): environments[home, default: Watched()].schema = schema
+            case .replacement(let all, let schema, let home):
+                var watched = Watched(schema: schema)
+                watched.apply(all)
+                environments[home] = watched
             case .barrier(let waiter): waiter.resume()
             case nil: return false
             }
@@ -143,17 +153,17 @@ package final class QueryNotices: NoticeReceiver {
                 continue
             }
             for run in matches.groupedByUser() {
-                let reported = hub.publish(
-                    .init(
-                        address: NoticeAddress(store: home, user: run[0].user),
-                        matches: run,
-                        zone: change.zone,
-                        // Devices of different users may have the same ID.
-                        device: change.after.modified.by == run[0].user ? change.device : "",
-                        schema: watched.schema,
-                        committed: start
-                    )
+                let found = RecordMatches(
+                    address: NoticeAddress(store: home, user: run[0].user),
+                    matches: run,
+                    zone: change.zone,
+                    // Devices of different users may have the same ID.
+                    device: change.after.modified.by == run[0].user ? change.device : "",
+                    schema: watched.schema,
+                    committed: start
                 )
+                let reported = hub.publish(found)
+                if hub.bus.node != nil { hub.bus.share(.recordMatched(found)) }
                 for match in reported where match.subscription.query?.firesOnce == true {
                     watched.apply([match.end])
                     deleteInStore(match, home)
@@ -200,20 +210,20 @@ extension [SubscriptionIndex.Match] {
     }
 }
 
+/// The subscription matches of one changed record for one user.
+package struct RecordMatches: Sendable {
+    var address: NoticeAddress
+    var matches: [SubscriptionIndex.Match]
+    var zone: ZoneID
+    /// The device that made the change, which gets no notice.
+    var device: String
+    var schema: Schema
+    /// The time of the commit by the hub's clock; `nil` if nothing is measured.
+    var committed: Duration?
+}
+
 /// Notices of query subscriptions.
 extension NoticeHub {
-    /// The subscription matches of one changed record for one user.
-    struct RecordMatches {
-        var address: NoticeAddress
-        var matches: [SubscriptionIndex.Match]
-        var zone: ZoneID
-        /// The device that made the change, which gets no notice.
-        var device: String
-        var schema: Schema
-        /// The time of the commit by the hub's clock; `nil` if nothing is measured.
-        var committed: Duration?
-    }
-
     /// Sends a user's devices the notices of the query subscriptions that match a record.
     ///
     /// Sends one notice for each subscription with an alert. If there is none, sends one silent notice, or nothing if a

@@ -5,7 +5,7 @@ import Synchronization
 package import Wire
 
 /// Admits devices using the relay's authenticator, and reads subscriptions and changes from the container's store.
-package final class RelayAdmission: NoticeAdmission {
+package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
     private let relay: Relay
     private let hub: NoticeHub
     private let time: TimeSource
@@ -25,6 +25,16 @@ package final class RelayAdmission: NoticeAdmission {
         self.relay = relay
         self.hub = hub
         self.time = time
+        hub.bus.add(self)
+        relay.authenticator.directory.onRevocation { [bus = hub.bus] in
+            bus.share(.credentialsRevoked([], generation: $0))
+        }
+    }
+
+    /// Passes the revocations of other nodes on to requests; `closeRevoked` then closes the sockets.
+    package func receive(_ message: NoticeMessage) {
+        guard case .credentialsRevoked(_, let generation) = message else { return }
+        relay.authenticator.generationChanged(to: generation)
     }
 
     package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
@@ -231,7 +241,7 @@ package final class RelayAdmission: NoticeAdmission {
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // If the directory cannot be read, the socket stays open until the next check.
         let ended = live.filter { (try? relay.authenticator.isStillValid($0)) == false }
-        if !ended.isEmpty, Self.endsSockets { hub.bus.publish(.credentialsRevoked(ended)) }
+        if !ended.isEmpty, Self.endsSockets { hub.bus.publish(.credentialsRevoked(ended, generation: generation)) }
     }
 }
 

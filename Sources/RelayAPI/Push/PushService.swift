@@ -1,3 +1,4 @@
+import Crypto
 import HTTPTypes
 import Records
 package import RelayCore
@@ -16,6 +17,7 @@ final class PushService: NoticeReceiver {
     /// The number of the worker in the hub.
     let workerNumber: Int
     private let connected = ConnectedDevices()
+    private let owner: PushOwner
     private let stores: any StoreCatalog
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -37,12 +39,16 @@ final class PushService: NoticeReceiver {
         self.time = time
         self.random = random
         let register = service.register
+        let owner = PushOwner(hub.bus.node)
+        self.owner = owner
         // Weak because the hub retains its executors.
         worker = PushWorker(
             gateway: service.gateway,
             limits: hub.limits,
             uptime: time.uptime,
             sleep: service.sleep,
+            tasks: service.tasks,
+            isOwn: { owner.sends(to: $0) },
             isConnected: { [connected] in connected.contains($0.deviceID, at: $0.address) },
             events: PushWorker.Events(
                 ended: { [weak hub] device, connection in
@@ -57,14 +63,33 @@ final class PushService: NoticeReceiver {
         hub.bus.add(self)
     }
 
-    /// Notes which devices have an open socket: these get no pushes.
+    /// Notes which devices have an open socket, which get no pushes, and which nodes are alive.
     func receive(_ message: NoticeMessage) {
-        guard case .presence(let device, let address, let connection, let isConnected) = message else { return }
-        if isConnected {
-            connected.add(device, at: address, as: connection)
-        } else {
-            connected.remove(device, at: address, as: connection)
+        switch message {
+        case .presence(let device, let address, let connection, let isConnected, let node):
+            let connection = ConnectedDevices.Connection(id: connection, node: node)
+            if isConnected {
+                connected.add(device, at: address, as: connection)
+            } else {
+                connected.remove(device, at: address, as: connection)
+            }
+        case .present(let devices, let node): connected.replace(with: devices, on: node)
+        case .nodesChanged(let live):
+            owner.nodesChanged(to: live)
+            connected.removeAll { $0.map { !live.contains($0) } ?? false }
+        case .sweeping: sweep()
+        case .zonesChanged, .recordsChanged, .recordMatched, .subscriptionsChanged, .schemaChanged, .credentialsRevoked:
+            break
         }
+    }
+
+    /// Reads the registrations that other nodes have changed, and repeats which devices are connected here.
+    private func sweep() {
+        guard let node = hub.bus.node, let devices = try? register.pushDevices() else { return }
+        let kept = Set(devices.map(\.id))
+        for device in worker.devices where !kept.contains(device.id) { forget(device.id) }
+        for device in devices where !worker.knows(device.id) { try? listen(device) }
+        hub.bus.share(.present(connected.devices(among: devices, on: node), on: node))
     }
 
     /// The relay's public key for browsers; `nil` without Web Push.
@@ -173,23 +198,90 @@ final class PushService: NoticeReceiver {
 
 /// The devices that are connected, by their latest connection.
 private final class ConnectedDevices: Sendable {
-    private let connections = Mutex<[NoticeAddress: [String: NoticeConnectionID]]>([:])
+    struct Connection: Hashable {
+        var id: NoticeConnectionID
+        var node: NodeID?
+    }
+
+    private let connections = Mutex<[NoticeAddress: [String: Connection]]>([:])
 
     func contains(_ device: String, at address: NoticeAddress) -> Bool {
         connections.withLock { $0[address]?[device] != nil }
     }
 
-    func add(_ device: String, at address: NoticeAddress, as connection: NoticeConnectionID) {
+    func add(_ device: String, at address: NoticeAddress, as connection: Connection) {
         connections.withLock { $0[address, default: [:]][device] = connection }
     }
 
     /// Removes the device, unless it has a newer connection.
-    func remove(_ device: String, at address: NoticeAddress, as connection: NoticeConnectionID) {
+    func remove(_ device: String, at address: NoticeAddress, as connection: Connection) {
         connections.withLock { connections in
             guard connections[address]?[device] == connection else { return }
             connections[address]?[device] = nil
             if connections[address]?.isEmpty == true { connections[address] = nil }
         }
+    }
+
+    /// Returns those of the devices that are connected to a node.
+    func devices(among devices: [PushDevice], on node: NodeID) -> [PresentDevice] {
+        connections.withLock { connections in
+            devices.compactMap { device in
+                guard let connection = connections[device.address]?[device.deviceID], connection.node == node else {
+                    return nil
+                }
+                return PresentDevice(deviceID: device.deviceID, address: device.address, connection: connection.id)
+            }
+        }
+    }
+
+    /// Replaces the devices that are connected to a node.
+    func replace(with devices: [PresentDevice], on node: NodeID) {
+        removeAll { $0 == node }
+        for device in devices {
+            add(device.deviceID, at: device.address, as: Connection(id: device.connection, node: node))
+        }
+    }
+
+    /// Removes the connections to the nodes for which `isGone` returns `true`.
+    func removeAll(where isGone: (NodeID?) -> Bool) {
+        connections.withLock { connections in
+            connections = connections.compactMapValues { devices in
+                let kept = devices.filter { !isGone($0.value.node) }
+                return kept.isEmpty ? nil : kept
+            }
+        }
+    }
+}
+
+/// Decides which of several nodes sends the pushes to a device.
+///
+/// By rendezvous hashing: each node computes the same owner from the nodes that are alive, and when a node leaves, only its
+/// devices change their owner.
+final class PushOwner: Sendable {
+    private let node: NodeID?
+    private let live: Mutex<Set<NodeID>>
+
+    /// `node` is this node; `nil` if it is the only one, which sends everything.
+    init(_ node: NodeID?) {
+        self.node = node
+        live = Mutex(node.map { [$0] } ?? [])
+    }
+
+    func nodesChanged(to live: Set<NodeID>) { self.live.withLock { $0 = live } }
+
+    func sends(to device: PushDevice) -> Bool {
+        guard let node, Self.isOneNode else { return true }
+        return live.withLock { Self.owner(of: device.id, among: $0) } == node
+    }
+
+    static func owner(of device: String, among nodes: Set<NodeID>) -> NodeID? {
+        nodes.max { a, b in
+            (weight(a, device), a.name) < (weight(b, device), b.name)
+        }
+    }
+
+    private static func weight(_ node: NodeID, _ device: String) -> UInt64 {
+        SHA256.hash(data: Array("\(node.name)/\(device)".utf8)).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 }
 
@@ -199,12 +291,16 @@ package struct PushDependencies: Sendable {
     package var register: any PushDeviceStore
     /// Sleeps by the clock of the relay's uptime.
     package var sleep: @Sendable (Duration) async throws -> Void
+    /// Runs the tasks that send; `nil` for the global executor.
+    package var tasks: (any TaskExecutor)?
 
     package init(
         gateway: any PushGateway,
         register: any PushDeviceStore,
-        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
+        tasks: (any TaskExecutor)? = nil
     ) {
+        self.tasks = tasks
         self.gateway = gateway
         self.register = register
         self.sleep = sleep

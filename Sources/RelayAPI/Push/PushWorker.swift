@@ -51,18 +51,22 @@ final class PushWorker: NoticeWorker {
     private let limits: NoticeLimits
     private let uptime: @Sendable () -> Duration
     private let sleep: @Sendable (Duration) async throws -> Void
+    private let tasks: (any TaskExecutor)?
+    private let isOwn: @Sendable (PushDevice) -> Bool
     private let isConnected: @Sendable (PushDevice) -> Bool
     private let events: Events
 
     /// Creates the executor.
     ///
     /// `sleep` uses the clock of `uptime` and throws when its task is cancelled; `isConnected` returns whether a device has
-    /// an open socket.
+    /// an open socket, and `isOwn` whether this node sends its pushes.
     init(
         gateway: any PushGateway,
         limits: NoticeLimits,
         uptime: @escaping @Sendable () -> Duration,
         sleep: @escaping @Sendable (Duration) async throws -> Void,
+        tasks: (any TaskExecutor)?,
+        isOwn: @escaping @Sendable (PushDevice) -> Bool,
         isConnected: @escaping @Sendable (PushDevice) -> Bool,
         events: Events
     ) {
@@ -70,6 +74,8 @@ final class PushWorker: NoticeWorker {
         self.limits = limits
         self.uptime = uptime
         self.sleep = sleep
+        self.tasks = tasks
+        self.isOwn = isOwn
         self.isConnected = isConnected
         self.events = events
     }
@@ -83,10 +89,14 @@ final class PushWorker: NoticeWorker {
             let now = uptime()
             state.withLock { state in
                 guard !state.isStopped else { return }
-                for id in state.byAddress[address] ?? [] where state.registrations[id]?.device.deviceID != device {
+                for id in state.byAddress[address] ?? [] {
+                    guard let known = state.registrations[id]?.device, known.deviceID != device, isOwn(known) else {
+                        continue
+                    }
                     put(notice, for: id, at: now, in: &state)
                 }
             }
+        case .remind: break
         case .end(let connection, let address, _):
             let gone = state.withLock { state in
                 (state.byAddress[address] ?? [])
@@ -105,7 +115,7 @@ final class PushWorker: NoticeWorker {
         // An alert about a zone waits for the end of a burst of changes, which it also reports.
         let isUrgent = notice.aps != nil && notice.subject.match != nil
         guard state.registrations[id]?.pace.noticed(isUrgent: isUrgent, at: now) == true else { return }
-        state.registrations[id]?.task = Task { [weak self] in await self?.sendQueued(id) }
+        state.registrations[id]?.task = Task(executorPreference: tasks) { [weak self] in await self?.sendQueued(id) }
     }
 
     // MARK: Devices
@@ -136,6 +146,10 @@ final class PushWorker: NoticeWorker {
     func devices(in home: ContainerEnvironment) -> [PushDevice] {
         state.withLock { $0.registrations.values.map(\.device).filter { $0.home == home } }
     }
+
+    var devices: [PushDevice] { state.withLock { $0.registrations.values.map(\.device) } }
+
+    func knows(_ id: String) -> Bool { state.withLock { $0.registrations[id] != nil } }
 
     /// The number of registered devices.
     var count: Int { state.withLock { $0.registrations.count } }

@@ -79,7 +79,7 @@ package struct ZoneChanges: Sendable {
         // When reading backwards, records written in the meantime come after what was the first page.
         let top = start.top ?? zone.lastChange
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epochs.current, position: top)
-        guard let range = start.range(upTo: zone.lastChange) else {
+        guard let range = start.range(upTo: Self.lastShown(zone.lastChange)) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
         guard hasRoom, maxBytes > 0 else {

@@ -6,6 +6,8 @@ package struct Commit: Sendable {
     /// The changed records of the types that query subscriptions watch; changes to other types are left out.
     package var records: [CommittedRecord]
     package var subscriptions: [CommittedSubscription]
+    /// The store's `subscriptionsVersion` after the commit, if it has changed subscriptions.
+    package var subscriptionsVersion: UInt64
     /// The schema after the commit.
     package var schema: Schema
 
@@ -13,11 +15,13 @@ package struct Commit: Sendable {
         zones: [CommittedChange] = [],
         records: [CommittedRecord] = [],
         subscriptions: [CommittedSubscription] = [],
+        subscriptionsVersion: UInt64 = 0,
         schema: Schema
     ) {
         self.zones = zones
         self.records = records
         self.subscriptions = subscriptions
+        self.subscriptionsVersion = subscriptionsVersion
         self.schema = schema
     }
 

@@ -174,6 +174,18 @@ package protocol StoreReader {
 
     /// Returns the shares that have a pending invitation for one of these addresses.
     func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [ShareLocation]
+
+    /// A number that grows with each commit that changes subscriptions of any user.
+    var subscriptionsVersion: UInt64 { get throws(RelayError) }
+
+    /// Returns the query subscriptions of all users, as if they had just been created.
+    func querySubscriptions() throws(RelayError) -> [CommittedSubscription]
+
+    /// Returns the last change of every owner whose zones these users see; 0 if there was none.
+    func lastChanges(seenBy users: [UserID]) throws(RelayError) -> [OwnerView: UInt64]
+
+    /// Returns the zones of a view that have changed after `change`, ended ones included.
+    func zones(in view: OwnerView, after change: UInt64) throws(RelayError) -> [Zone]
 }
 
 /// What follows a visited reference.

@@ -44,6 +44,8 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Records of watched types that only moved into or out of hierarchies because a record above them did.
     var movedRecords: [(record: CommittedRecord, hierarchyChange: HierarchyChange)] = []
     var changedSubscriptions: [CommittedSubscription] = []
+    /// The store's version of subscriptions after this transaction, if it changes any.
+    private var changedSubscriptionsVersion: UInt64 = 0
     /// The record type that was used last: most writes of a commit have the same type.
     var latestType: (name: String, number: Int64)?
     /// Whether indexes have been dropped whose entries must be removed.
@@ -105,6 +107,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         if !stamped.isEmpty { try writeStamps() }
         try changedZones.setAudiences(where: isShared) { Self.recipients(try audience(of: $0)) }
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
+        if !changedSubscriptions.isEmpty { changedSubscriptionsVersion = try advanceSubscriptionsVersion() }
     }
 
     private func writeStamps() throws {
@@ -166,6 +169,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
             zones: changedZones.changes,
             records: changedRecords,
             subscriptions: changedSubscriptions,
+            subscriptionsVersion: changedSubscriptionsVersion,
             schema: cache.schema
         )
     }

@@ -95,6 +95,20 @@ extension SQLiteReader {
         }
     }
 
+    var subscriptionsVersion: UInt64 {
+        get throws(RelayError) {
+            try attempt {
+                let statement = try SQL("SELECT value FROM fact WHERE name = 'subscriptions'", in: database)
+                defer { statement.reset() }
+                return try statement.step() ? statement.unsigned(0) : 0
+            }
+        }
+    }
+
+    func querySubscriptions() throws(RelayError) -> [CommittedSubscription] {
+        try attempt { try SubscriptionRow.readQueries(database) }
+    }
+
     /// Returns the record type that a query subscription watches; `nil` if there is no such query subscription.
     fileprivate func watchedType(ofSubscription id: String, user: Int64, scope: DatabaseScope) throws -> String? {
         let statement = try SQL(
@@ -177,6 +191,15 @@ extension SQLiteWriter {
                 changedSubscriptions.append(.init(user: user, scope: scope, id: id, subscription: nil))
             }
         }
+    }
+
+    /// Writes the next version of the store's subscriptions, and returns it.
+    func advanceSubscriptionsVersion() throws -> UInt64 {
+        let version = try subscriptionsVersion + 1
+        let statement = try SQL("INSERT OR REPLACE INTO fact (name, value) VALUES ('subscriptions', ?)", in: database)
+        statement.bind(1, version)
+        try statement.run()
+        return version
     }
 
     /// Updates the number of subscriptions per watched type when one is created, replaced or deleted.

@@ -15,10 +15,11 @@ import Testing
                 switch message {
                 case .zonesChanged(let changes, _): "zones \(changes.map(\.zone.zoneName))"
                 case .recordsChanged(let records, _): "records \(records.map(\.after.name))"
-                case .subscriptionsChanged(let changes, _): "subscriptions \(changes.map(\.id))"
+                case .subscriptionsChanged(let changes, _, _): "subscriptions \(changes.map(\.id))"
                 case .schemaChanged(let schema, _): "schema \(schema.version)"
                 case .credentialsRevoked: "revoked"
-                case .presence(let device, _, _, let isConnected): "\(device) \(isConnected)"
+                case .recordMatched, .present, .nodesChanged, .sweeping: "\(message)"
+                case .presence(let device, _, _, let isConnected, _): "\(device) \(isConnected)"
                 }
             received.withLock { $0.append(text) }
         }
@@ -90,7 +91,7 @@ import Testing
             receiver = known
         }
         #expect(receiver == nil)
-        bus.publish(.credentialsRevoked([]))
+        bus.publish(.credentialsRevoked([], generation: 1))
     }
 }
 

@@ -150,10 +150,10 @@ import Wire
         await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions()))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones.isEmpty)
-        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], in: store))
+        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], version: 1, in: store))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones == ["Notes"])
-        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: true)], in: store))
+        world.hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: true)], version: 1, in: store))
         world.publish(world.change("Notes", of: "_a"))
         #expect(device.zones == ["Notes"])
     }
@@ -163,7 +163,7 @@ import Wire
         let device = TestDevice()
         var admission = FakeAdmission(subscriptions: NoticeSubscriptions())
         admission.meanwhile = { [hub = world.hub] in
-            hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], in: store))
+            hub.bus.publish(.subscriptionsChanged([Self.change(isDeleted: false)], version: 1, in: store))
         }
         await device.connect("_a", "d", to: world, admission: admission)
         world.publish(world.change("Notes", of: "_a"))
@@ -210,7 +210,7 @@ import Wire
         await good.connect("_a", "good", to: world, worker: 1, admission: FakeAdmission(session: Session.ID(2)))
         let signIns = [1, 2].map { Credential.session(Session.ID($0), apiTokenHash: []) }
         #expect(world.hub.liveCredentials == Set(signIns))
-        world.hub.bus.publish(.credentialsRevoked([signIns[0]]))
+        world.hub.bus.publish(.credentialsRevoked([signIns[0]], generation: 1))
         world.carryOut()
         #expect(bad.closed?.code == 4401)
         #expect(good.closed == nil)
