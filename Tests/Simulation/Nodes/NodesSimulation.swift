@@ -38,6 +38,8 @@ package final class NodesSimulation: @unchecked Sendable {
     private(set) var users: [String] = []
     private var accounts: [Account.ID] = []
     private var isSubscribed = [false, false, false]
+    /// The renewals of each user's subscription that have not ended; one may delete what another has created.
+    private var renewals = [0, 0, 0]
     /// The node whose write is being committed.
     var writer = 0
     private var runs: UInt64 = 0
@@ -454,6 +456,7 @@ package final class NodesSimulation: @unchecked Sendable {
     }
 
     private func renewSubscription(of user: Int, _ number: Int) {
+        renewals[user] += 1
         isSubscribed[user] = false
         clients.filter { $0.user == user }.forEach { $0.learnsSince = nil }
         change("delete", user, number)
@@ -469,7 +472,9 @@ package final class NodesSimulation: @unchecked Sendable {
             note("subscription of user \(user): \(kind)")
             if kind == "delete" {
                 timeline.after(.milliseconds(self.number(1...4_000))) { self.change("create", user, 1 - number) }
-            } else if !isSubscribed[user] {
+            } else {
+                renewals[user] -= 1
+                guard renewals[user] == 0 else { return }
                 isSubscribed[user] = true
                 clients.filter { $0.user == user && $0.isListening }.forEach { learns($0) }
             }
