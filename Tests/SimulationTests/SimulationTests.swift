@@ -23,10 +23,12 @@ import Testing
     }
 
     /// Two relays over one store, and a bus between them that delays, drops, repeats and is cut.
-    @Test func twoRelaysServeOneStore() async throws {
-        let run = try await SimulateProgram.run("--nodes", "--seeds", "1..<101")
+    ///
+    /// In two processes: a world keeps about ten files open, of which many machines allow 1,024.
+    @Test(arguments: [1, 51]) func twoRelaysServeOneStore(_ first: Int) async throws {
+        let run = try await SimulateProgram.run("--nodes", "--seeds", "\(first)..<\(first + 50)")
         #expect(run.isGood, "\(run.output)")
-        #expect(run.total("seeds") == "100")
+        #expect(run.total("seeds") == "50")
     }
 
     @Test func aSeedOfTwoRelaysAlwaysGivesTheSameRun() async throws {
