@@ -41,7 +41,7 @@ package struct ProvisionUser: Sendable {
         if try reader.zone(defaultZone) == nil { steps.append(.defaultZone) }
         if try !hasRecord(reader.zone(Self.publicZone), in: reader) { steps.append(.userRecord) }
         guard !contacts.isEmpty else { return steps }
-        // Nobody is invited to their own zones.
+        // Users need no invitation to their own zones.
         let owners = Set(try reader.shares(inviting: contacts).map(\.zone.id.owner)).subtracting([user])
         return steps + owners.sorted { $0.recordName < $1.recordName }.map { .invitations(from: $0) }
     }

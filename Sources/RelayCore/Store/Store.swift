@@ -402,8 +402,8 @@ package protocol StoreWrite: AnyObject, Sendable {
     /// The owner whose data the write changes; it must change no other owner's data.
     ///
     /// An owner's data are their zones with everything in them, shares and access to them included, and their
-    /// subscriptions. The public database is the data of `Zone.publicOwner`. The schema is nobody's data, and an outcome
-    /// or a signature that is kept belongs to the owner of the write. `nil` only for upkeep, which a store does by itself.
+    /// subscriptions. The public database is the data of `Zone.publicOwner`. The schema belongs to no owner. A stored
+    /// outcome or signature belongs to the owner of the write. `nil` only for a store's own upkeep.
     var owner: UserID? { get }
 
     /// What the write reads first.

@@ -27,7 +27,7 @@ package protocol StorageUpkeep: Sendable {
 
     // MARK: Damage
 
-    /// Reads everything and returns what is not as it was written; `step` is called before each part is read.
+    /// Reads everything and returns the parts that are damaged; calls `step` before it reads each part.
     ///
     /// A store whose database checks its own pages has no faults.
     func faults(step: (String) -> Void) throws -> [StorageFault]

@@ -52,7 +52,7 @@ package final class FailureLog: Sendable {
 }
 
 extension CKError {
-    /// Thrown by a mirrored store until it is replaced by the store of the user who has signed in.
+    /// Thrown by a mirrored store after another user has signed in, until that user's store replaces it.
     package static let anotherUser = CKError(
         .notAuthenticated,
         "Another user has signed in. That user's store is opened instead of this one."

@@ -171,7 +171,7 @@ package protocol SyncTarget: PendingWorkReporting, Actor {
     /// Returns if requests without a user are allowed.
     func userIsMissing(_ generation: Int) async throws
 
-    /// Called with the user who is signed in under the credentials of this generation.
+    /// Called with the signed-in user's record name, and the generation of the credentials.
     func userIsKnown(_ name: String, _ generation: Int) async throws
 
     /// Called when the relay rejects the user's credentials.

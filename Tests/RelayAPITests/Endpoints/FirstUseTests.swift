@@ -12,7 +12,7 @@ import Wire
 @Suite struct FirstUseTests {
     private static let bob = "bob@example.org"
 
-    /// Invites bob, who has not used the container yet, to zones of two users.
+    /// Returns a relay on which two users have invited bob, and bob has not used the container yet.
     private func invited() async throws -> RelayWorld {
         let world = try RelayWorld()
         for owner in ["alice", "carol"] {
