@@ -1,7 +1,6 @@
+import DiskTrials
 import Foundation
 import Testing
-
-@testable import DiskTrials
 
 /// A failed flush, then a killed or a continuing process, then a power cut.
 @Suite(.timeLimit(.minutes(15))) struct FailedFlushTests {

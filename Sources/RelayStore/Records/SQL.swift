@@ -1,15 +1,15 @@
-import GRDB
+package import GRDB
 import GRDBSQLite
 
 /// A prepared statement of one connection, used through SQLite's C functions.
 ///
 /// The relay's hot paths bind and read a dozen columns per row, where boxed values would cost as much again as SQLite
 /// itself. The statement belongs to the connection's cache: use it within one access, and call `reset` at the end.
-struct SQL: RowColumns {
+package struct SQL: RowColumns {
     private let handle: OpaquePointer
     private let database: Database
 
-    init(_ text: String, in database: Database) throws {
+    package init(_ text: String, in database: Database) throws {
         self.init(try database.cachedStatement(sql: text).sqliteStatement, of: database)
     }
 
@@ -107,29 +107,29 @@ struct SQL: RowColumns {
 
     // MARK: Columns of the current row, counted from 0
 
-    func int(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
+    package func int(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
     func real(_ column: Int32) -> Double { sqlite3_column_double(handle, column) }
     /// Returns one of SQLite's five types, such as `SQLITE_INTEGER`.
     func valueType(_ column: Int32) -> Int32 { sqlite3_column_type(handle, column) }
-    func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
+    package func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
     /// Returns a text column's UTF-8 without copying it.
     ///
     /// Valid until the next step, or until the column is read as another type.
-    func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+    package func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         guard let start = sqlite3_column_text(handle, column) else { return UnsafeBufferPointer(start: nil, count: 0) }
         return UnsafeBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
 
     /// Returns a blob without copying it; valid as long as `borrowedText`.
-    func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+    package func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         let start = sqlite3_column_blob(handle, column)?.assumingMemoryBound(to: UInt8.self)
         return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_column_bytes(handle, column)))
     }
 }
 
 /// The columns of a row, counted from 0.
-protocol RowColumns {
+package protocol RowColumns {
     func int(_ column: Int32) -> Int64
     func isNull(_ column: Int32) -> Bool
     func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8>
@@ -137,11 +137,11 @@ protocol RowColumns {
 }
 
 extension RowColumns {
-    func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: int(column)) }
-    func bool(_ column: Int32) -> Bool { int(column) != 0 }
-    func text(_ column: Int32) -> String { String(decoding: borrowedText(column), as: UTF8.self) }
-    func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
-    func blob(_ column: Int32) -> [UInt8] { Array(borrowedBlob(column)) }
+    package func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: int(column)) }
+    package func bool(_ column: Int32) -> Bool { int(column) != 0 }
+    package func text(_ column: Int32) -> String { String(decoding: borrowedText(column), as: UTF8.self) }
+    package func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
+    package func blob(_ column: Int32) -> [UInt8] { Array(borrowedBlob(column)) }
 }
 
 /// Passes rows to a closure from inside a statement, which calls the SQL function `visit` with their columns.
@@ -150,23 +150,23 @@ extension RowColumns {
 /// statement, `CASE WHEN condition THEN visit(...) END` is the last condition of a scan in the wanted order: SQLite
 /// evaluates the result only if the condition is true (sqlite.org/lang_expr.html, "The CASE expression"). `visit` is
 /// true for the row that ends the scan.
-final class RowVisitor {
+package final class RowVisitor {
     private var body: ((Row) -> Bool)?
 
     /// The arguments of `visit`.
-    struct Row: RowColumns {
+    package struct Row: RowColumns {
         fileprivate let values: UnsafeMutablePointer<OpaquePointer?>
 
-        func int(_ column: Int32) -> Int64 { sqlite3_value_int64(values[Int(column)]) }
-        func isNull(_ column: Int32) -> Bool { sqlite3_value_type(values[Int(column)]) == SQLITE_NULL }
+        package func int(_ column: Int32) -> Int64 { sqlite3_value_int64(values[Int(column)]) }
+        package func isNull(_ column: Int32) -> Bool { sqlite3_value_type(values[Int(column)]) == SQLITE_NULL }
 
-        func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+        package func borrowedText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
             let value = values[Int(column)]
             let start = sqlite3_value_text(value)
             return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_value_bytes(value)))
         }
 
-        func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+        package func borrowedBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
             let value = values[Int(column)]
             let start = sqlite3_value_blob(value)?.assumingMemoryBound(to: UInt8.self)
             return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_value_bytes(value)))
@@ -174,7 +174,7 @@ final class RowVisitor {
     }
 
     /// Adds `visit` with so many arguments to a connection, which keeps this object until it closes.
-    init(_ database: Database, columns: Int32) throws {
+    package init(_ database: Database, columns: Int32) throws {
         let status = sqlite3_create_function_v2(
             database.sqliteConnection,
             "visit",
@@ -194,7 +194,7 @@ final class RowVisitor {
     }
 
     /// Runs a statement and resets it; `body` returns whether to continue with the next row.
-    func visit(_ statement: SQL, _ body: (Row) throws -> Bool) throws {
+    package func visit(_ statement: SQL, _ body: (Row) throws -> Bool) throws {
         try withoutActuallyEscaping(body) { body in
             // Not `nil` if a visit has begun another one.
             let outer = self.body

@@ -1,16 +1,16 @@
 import Foundation
 import Records
-import RelayAPI
+package import RelayAPI
 import RelayCore
 import RelayStore
 import RelaySystem
 import Synchronization
 
 /// One run of a relay, from start to stop.
-struct RunningRelay: Sendable {
+package struct RunningRelay: Sendable {
     private(set) var relay: Relay
     let worker: TestNoticeWorker
-    let hub: NoticeHub
+    package let hub: NoticeHub
     let process: SimulatedProcess
     let stores: StoreFolder
     private let observer: (any RelayObserver)?

@@ -208,7 +208,7 @@ public final class TestRelay: Sendable {
         }
     }
 
-    var running: RunningRelay? { state.withLock { $0.running } }
+    package var running: RunningRelay? { state.withLock { $0.running } }
 
     /// Calls the relay as a function.
     package func respond(to request: APIRequest) async -> APIResponse {

@@ -34,7 +34,7 @@ package final class DiskFolder: Sendable {
 ///
 /// Randomness comes from the seed and the clock does not move, so two runs of one script perform the same disk
 /// operations.
-final class DiskWorld: Sendable {
+package final class DiskWorld: Sendable {
     static let container = "iCloud.org.example.disk"
     static let now = Timestamp(milliseconds: 1_700_000_000_000)
 
@@ -57,7 +57,7 @@ final class DiskWorld: Sendable {
     }
 
     /// Whether the relay has asked for a restart of the process.
-    var wantsRestart: Bool { idempotencyCache.count.withLock { $0 } > 0 }
+    package var wantsRestart: Bool { idempotencyCache.count.withLock { $0 } > 0 }
 
     /// - Parameters:
     ///   - folder: The data folder.
@@ -67,7 +67,7 @@ final class DiskWorld: Sendable {
     ///   - checkpointPages: The log size that triggers a checkpoint. The default is so small that a script triggers
     ///     checkpoints.
     /// - Throws: The error of an accounts file that cannot be opened.
-    init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags(), checkpointPages: Int = 16)
+    package init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags(), checkpointPages: Int = 16)
         throws
     {
         self.tags = tags
@@ -111,7 +111,7 @@ final class DiskWorld: Sendable {
         self.idempotencyCache = idempotencyCache
     }
 
-    func close() { stores.close() }
+    package func close() { stores.close() }
 
     /// The container's store, for direct access.
     func store() throws -> SQLiteStore { try stores.sqliteStore(of: Self.home()) }

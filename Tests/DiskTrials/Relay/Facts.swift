@@ -7,7 +7,7 @@ import RelayStore
 import Wire
 
 /// The relay's content as a flat list of facts, such as `zone Notes`, `Notes/a = 3` or `account eve@example.org`.
-typealias Facts = [String: String]
+package typealias Facts = [String: String]
 
 /// All states that the relay may be in, given that some steps may or may not have happened.
 struct PossibleFacts {
@@ -47,8 +47,8 @@ struct PossibleFacts {
 }
 
 /// One write of a client, and its expected effect.
-struct Step: Sendable {
-    enum Outcome: Hashable {
+package struct Step: Sendable {
+    package enum Outcome: Hashable {
         case done
         /// The relay refused the step by a rule, which is independent of the disk.
         case refused(code: String)
@@ -59,7 +59,7 @@ struct Step: Sendable {
     var name: String
     /// The facts after the step; `nil` if the relay's rules forbid it.
     var apply: @Sendable (Facts) -> Facts?
-    var run: @Sendable (DiskWorld) async throws -> Outcome
+    package var run: @Sendable (DiskWorld) async throws -> Outcome
 }
 
 // MARK: Reading
@@ -69,7 +69,7 @@ extension DiskWorld {
     static let bob = "bob@example.org"
 
     /// Reads everything that steps can change; zones through their feeds in pages of `pageSize`.
-    func facts(pageSize: Int = 200) async throws -> Facts {
+    package func facts(pageSize: Int = 200) async throws -> Facts {
         var facts: Facts = [:]
         for zone in try await zones() {
             facts["zone \(zone)"] = "there"

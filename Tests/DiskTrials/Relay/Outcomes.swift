@@ -84,7 +84,7 @@ extension DiskWorld {
 }
 
 /// The change tags that clients received, over all starts on one folder.
-final class Tags: Sendable {
+package final class Tags: Sendable {
     private let given: Mutex<[String: String]>
 
     init(_ given: [String: String] = [:]) { self.given = Mutex(given) }

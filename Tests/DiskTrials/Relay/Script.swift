@@ -9,7 +9,7 @@ import Wire
 /// The writes to try on failing disks: at least one for each way in which the relay writes.
 ///
 /// Each step depends on the steps before it. Values only grow, so a reappearing old value is noticed.
-enum Script {
+package enum Script {
     static let steps: [Step] =
         [
             makeZone("Notes"), makeZone("Box"),
@@ -42,7 +42,7 @@ enum Script {
 
     // MARK: Zones
 
-    static func makeZone(_ zone: String) -> Step {
+    package static func makeZone(_ zone: String) -> Step {
         Step(name: "make zone \(zone)", apply: { $0.merging(["zone \(zone)": "there"]) { $1 } }) { world in
             try await world.outcome(
                 of: "private/zones/modify",
@@ -74,7 +74,7 @@ enum Script {
     // MARK: Records
 
     /// Saves all of the records or none.
-    static func save(_ values: [String: Int], in zone: String) -> Step {
+    package static func save(_ values: [String: Int], in zone: String) -> Step {
         Step(name: "save \(values.count) in \(zone)", apply: { saved(values, in: zone, of: $0) }) { world in
             try await world.modify("private", zone: #"{"zoneName":"\#(zone)"}"#, saves(values))
         }
@@ -408,7 +408,7 @@ enum Script {
         }
     }
 
-    static func addToken(_ name: String) -> Step {
+    package static func addToken(_ name: String) -> Step {
         Step(name: "add token", apply: { $0.merging(["token \(name)": "there"]) { $1 } }) { world in
             try world.outcome {
                 let home = try DiskWorld.home()

@@ -1,7 +1,6 @@
 import GRDB
+import RelayStore
 import Testing
-
-@testable import RelayStore
 
 @Suite struct RowVisitorTests {
     private struct Failure: Error {}

@@ -5,8 +5,6 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-@testable import ZoneTesting
-
 /// Test environments that run until no work is left.
 @Suite(.timeLimit(.minutes(15))) struct SettleTests {
     let relay: TestRelay
