@@ -8,7 +8,9 @@ struct ChangedZones {
     private(set) var changes: [CommittedChange] = []
     /// The numbers of the zones, in the same order.
     private var numbers: [Int64] = []
-    /// The index in `changes` of each zone, by zone number.
+    /// The number of the first zone: most commits change no other, and need no dictionary.
+    private var first: Int64?
+    /// The index in `changes` of each other zone, by zone number.
     private var places: [Int64: Int] = [:]
     /// The same for deleted zones, by ID: a new zone with that ID takes over the index.
     private var placesOfDeleted: [ZoneID: Int] = [:]
@@ -20,18 +22,20 @@ struct ChangedZones {
         let token: ChangeToken? =
             zone.isDeleted
             ? nil : ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        if let place = latest?.number == zone.number ? latest?.place : places[zone.number] {
+        if let place = latest?.number == zone.number ? latest?.place : place(of: zone.number) {
             latest = (zone.number, place)
             numbers[place] = zone.number
             changes[place].token = token
             if changes[place].device != device || changes[place].author != author { changes[place].device = nil }
         } else {
             latest = (zone.number, changes.count)
-            places[zone.number] = changes.count
+            if changes.isEmpty { first = zone.number } else { places[zone.number] = changes.count }
             numbers.append(zone.number)
             changes.append(.init(zone: zone.id, token: token, device: device, author: author))
         }
     }
+
+    private func place(of number: Int64) -> Int? { number == first ? 0 : places[number] }
 
     /// Records that a zone was created.
     ///
@@ -41,7 +45,7 @@ struct ChangedZones {
     }
 
     /// Records that a zone was deleted.
-    mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = places[zone.number] }
+    mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = place(of: zone.number) }
 
     /// Sets the participants to notify of each shared zone, by calling `audience`.
     mutating func setAudiences(

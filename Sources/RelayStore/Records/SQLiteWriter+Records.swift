@@ -11,7 +11,8 @@ extension SQLiteWriter {
         by device: String
     ) throws(RelayError) {
         try requireOwner(zone.id.owner)
-        guard var last = records.map(\.change).max(), let author = records.last?.modified.by else { return }
+        guard let author = records.last?.modified.by else { return }
+        var last = records.reduce(0) { max($0, $1.change) }
         if zone.view != nil {
             guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
             return try put(records, replacing: replaced, in: whole, by: device)
@@ -60,7 +61,7 @@ extension SQLiteWriter {
             if let place = cache.use.index(forKey: zone.id.owner) {
                 cache.use.values[place] = cache.use.values[place] + growth
             }
-            stamped.insert(zone.number)
+            stampLater(zone.number)
             note(zone, by: device, of: author)
         }
     }

@@ -31,7 +31,9 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// The owner of the write that runs; `nil` while the store does work of its own.
     var owner: UserID?
     /// The numbers of zones whose stamps must be written before the commit, once each for all requests together.
-    var stamped: Set<Int64> = []
+    ///
+    /// May contain a number several times. An array, since most commits change one zone, for which a set is slow.
+    private var stamped: [Int64] = []
     private var changedZones = ChangedZones()
     /// The changed records of watched types, in the order of the changes.
     var changedRecords: [CommittedRecord] = []
@@ -110,9 +112,13 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         if !changedSubscriptions.isEmpty { changedSubscriptionsVersion = try advanceSubscriptionsVersion() }
     }
 
+    /// Writes the zone's stamp before the commit.
+    func stampLater(_ zone: Int64) { if stamped.last != zone { stamped.append(zone) } }
+
     private func writeStamps() throws {
         // In order of zone numbers, so that neighbouring rows are written together.
-        var rest = stamped.sorted().compactMap { cache.zones[$0] }[...]
+        let numbers = stamped.count > 1 ? Set(stamped).sorted() : stamped
+        var rest = numbers.compactMap { cache.zones[$0] }[...]
         while rest.count >= Self.stampsAtOnce {
             try write(rest.prefix(Self.stampsAtOnce), by: statement(.stampZones))
             rest = rest.dropFirst(Self.stampsAtOnce)
@@ -272,7 +278,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
             cache.zones.forget(zone)
             countUsers(-1, with: zone)
             cache.use[zone.id.owner] = nil
-            stamped.remove(zone.number)
+            stamped.removeAll { $0 == zone.number }
             note(zone, by: device, of: zone.id.owner)
             changedZones.zoneDeleted(zone)
         }
