@@ -1,7 +1,7 @@
 /// Receives a request body as it arrives, for bodies that are too large to buffer.
 ///
 /// The server passes the body piece by piece and then the request, which contains the intake; `Relay` completes it.
-package protocol BodyIntake: Sendable {
+package protocol BodyIntake: AnyObject, Sendable {
     /// Receives the next piece.
     ///
     /// Never blocks. If too many bytes wait to be written, the result is `wait`, and `whenReady` is called once the

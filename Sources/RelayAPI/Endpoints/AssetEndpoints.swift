@@ -161,13 +161,14 @@ extension RequestContext {
     }
 
     /// Creates the download addresses of responses.
-    var assetLinks: AssetLinks { assetLinks(for: assetTypes) }
+    var assetLinks: AssetLinks? { assetLinks(for: assetTypes) }
 
     var assetTypes: Set<String> { assets.types(of: home, in: store.currentSchema) }
 
-    /// Creates the download addresses of responses, for known record types with assets.
-    func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks {
-        AssetLinks(
+    /// Creates the download addresses of responses, for known record types with assets; `nil` if there are none.
+    func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks? {
+        guard !types.isEmpty else { return nil }
+        return AssetLinks(
             types: types,
             service: assets,
             home: home,

@@ -51,7 +51,7 @@ package protocol StoreCatalog: Sendable {
 }
 
 /// One committed state of a store.
-package protocol StoreReader {
+package protocol StoreReader: AnyObject {
     /// The schema as of this state.
     var schema: Schema { get throws(RelayError) }
 

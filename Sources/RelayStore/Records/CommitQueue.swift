@@ -201,7 +201,7 @@ final class CommitQueue: @unchecked Sendable {
         condition.withLock {
             putBack(remainder)
             latestBatch = done
-            commitTime = (commitTime * 7 + time) / 8
+            commitTime += (time - commitTime) / 8
             latestTime = time
         }
     }

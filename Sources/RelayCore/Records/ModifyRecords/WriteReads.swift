@@ -3,7 +3,9 @@ import Wire
 
 extension ModifyRecords {
     /// The state before the commit, as far as it has been read: the input of all passes.
-    struct StateBefore {
+    ///
+    /// A class because all passes get it and it has about fifteen collections and strings.
+    final class StateBefore {
         /// What the caller sees of the zone.
         enum Sight {
             case everything
@@ -40,6 +42,26 @@ extension ModifyRecords {
         fileprivate(set) var parents: [String: String?] = [:]
         /// Whether a share root is below each record.
         fileprivate(set) var hasShareRootBelow: [String: Bool] = [:]
+
+        init(
+            zone: Zone,
+            sight: Sight,
+            schema: Schema,
+            records: [String: StoredRecord],
+            room: RemainingQuota?,
+            earlier: IdempotencyRecord?,
+            sharing: SharingState?,
+            stamp: StoredRecord.Stamp
+        ) {
+            self.zone = zone
+            self.sight = sight
+            self.schema = schema
+            self.records = records
+            self.room = room
+            self.earlier = earlier
+            self.sharing = sharing
+            self.stamp = stamp
+        }
     }
 
     /// What a pass has needed and `StateBefore` does not contain yet.
@@ -87,7 +109,7 @@ extension ModifyRecords {
     /// Every call of the store takes a set, so that a store on another machine needs one round trip for it. Most writes
     /// need only what `init` reads.
     struct WriteReads {
-        private(set) var before: StateBefore
+        let before: StateBefore
         var budget: ReferenceBudget
         private let request: ModifyRecords
         let writer: any StoreWriter
@@ -142,7 +164,7 @@ extension ModifyRecords {
         }
 
         /// Reads what a pass has lacked; returns `false` if it has lacked nothing.
-        mutating func fill(_ unread: Unread) throws(RelayError) -> Bool {
+        func fill(_ unread: Unread) throws(RelayError) -> Bool {
             guard !unread.isEmpty else { return false }
             if !unread.assets.isEmpty {
                 let stored = writer.storedAssets(among: unread.assets)
@@ -190,7 +212,7 @@ extension ModifyRecords {
         }
 
         /// Reads the parents of records, level by level, up to records that the request names.
-        private mutating func readAncestors(of names: Set<String>) throws(RelayError) {
+        private func readAncestors(of names: Set<String>) throws(RelayError) {
             var level = Array(names)
             while !level.isEmpty {
                 let records = try writer.records(named: level, in: before.zone.whole, withFields: false)
