@@ -1,5 +1,5 @@
 import Foundation
-import Records
+package import Records
 package import SyncCore
 
 /// Polls the public database, which has neither a change feed nor notices.
@@ -46,8 +46,7 @@ public actor PublicDatabasePoller {
     private let time: Scheduler
     private let handle: @Sendable (Event) async -> Void
     private let deliveryLock = AsyncLock()
-    private var random: RandomGenerator
-    private var poll: PublicPoll
+    package var polls: PollRunner
     /// The positions delivered to the app so far.
     ///
     /// May be behind the known ones: types are queried concurrently and delivered one after another.
@@ -56,10 +55,8 @@ public actor PublicDatabasePoller {
     private var timerTask: Task<Void, Never>?
     private var work: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
-    private var isStopped = false
+    package private(set) var isStopped = false
     private var isStarted = false
-    private var seenChanges: SeenChanges
-    private var hasFailed = false
 
     /// Creates a poller that has not started.
     ///
@@ -103,24 +100,23 @@ public actor PublicDatabasePoller {
     ) {
         self.database = database
         self.time = time
-        self.random = random
-        seenChanges = SeenChanges(in: time.testEnvironment, inPublic: true)
         self.handle = handle
         deliveredPositions = state?.coreMarks ?? [:]
-        poll = PublicPoll(types: types, settings: settings, marks: deliveredPositions)
+        let poll = PublicPoll(types: types, settings: settings, marks: deliveredPositions)
+        polls = PollRunner(poll, time: time, random: random)
         time.testEnvironment?.join(self)
     }
 
     /// Polls now, and then regularly.
     public func start() {
         isStarted = true
-        tell(.started)
+        tellPoll(.started)
     }
 
     /// Polls now.
     ///
     /// The next regular poll follows after the interval.
-    public func pollNow() { tell(.pollNow) }
+    public func pollNow() { tellPoll(.pollNow) }
 
     /// Stops the poller permanently.
     public func stop() {
@@ -131,107 +127,7 @@ public actor PublicDatabasePoller {
     }
 
     /// The time until the next poll; `nil` during a poll.
-    public var untilNextPoll: Duration? { poll.nextPoll.map { max(.zero, $0 - time.now()) } }
-
-    private func tell(_ event: PublicPoll.Event) {
-        for effect in advance(event) { perform(effect) }
-    }
-
-    private func advance(_ event: PublicPoll.Event) -> [PublicPoll.Effect] {
-        isStopped ? [] : poll.handle(event, at: time.now(), using: &random)
-    }
-
-    private func perform(_ effect: PublicPoll.Effect) {
-        switch effect {
-        case .query(let type, let since): inBackground { await $0.queryAllPages(type, since) }
-        case .wake(let instant): wake(at: instant)
-        // `queryAllPages` handles the other effects.
-        case .nextPage, .apply, .ended, .pollEnded: break
-        }
-    }
-
-    private func inBackground(_ job: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
-        if work.isEmpty {
-            seenChanges.began()
-            hasFailed = false
-        }
-        lastTask += 1
-        let id = lastTask
-        work[id] = time.start { [weak self] in
-            guard let self else { return }
-            await job(self)
-            await self.forget(id)
-        }
-    }
-
-    private func forget(_ id: Int) { work[id] = nil }
-
-    /// Queries one record type, page by page.
-    private func queryAllPages(_ type: String, _ since: Timestamp?) async {
-        var cursor: CKQueryOperation.Cursor?
-        do {
-            repeat {
-                let (records, next) = try await page(type, since, cursor)
-                cursor = next
-                await take(records, type, moreComing: next != nil)
-            } while cursor != nil && !Task.isCancelled && !isStopped
-        } catch {
-            let error = CKError(from: error)
-            hasFailed = true
-            await deliver(.failed(recordType: type, error: error))
-            await perform(advance(.failed(type: type, error.syncFailure)), [])
-        }
-    }
-
-    /// Fetches one page.
-    ///
-    /// Throws if a record could not be read, because the position would skip it.
-    private func page(
-        _ type: String,
-        _ since: Timestamp?,
-        _ cursor: CKQueryOperation.Cursor?
-    ) async throws -> ([CKRecord], CKQueryOperation.Cursor?) {
-        if let cursor {
-            let page = try await database.records(continuingMatchFrom: cursor)
-            return (try page.matchResults.map { try $0.1.get() }, page.queryCursor)
-        }
-        var query = Query(recordType: type)
-        if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
-        query.sorts = [.init(.modified)]
-        let page = try await database.records(matching: CKQuery(query))
-        return (try page.matchResults.map { try $0.1.get() }, page.queryCursor)
-    }
-
-    private func take(_ records: [CKRecord], _ type: String, moreComing: Bool) async {
-        let listed = records.map { record in
-            PublicPoll.ListedRecord(
-                recordName: record.recordID.recordName,
-                changeTag: record.recordChangeTag ?? "",
-                modified: Timestamp(record.modificationDate ?? Date(timeIntervalSince1970: 0))
-            )
-        }
-        let effects = advance(.page(type: type, listed, moreComing: moreComing))
-        await perform(effects, records, poll.marks[type])
-    }
-
-    /// Performs effects.
-    ///
-    /// `mark` is the position of the type after these records.
-    private func perform(_ effects: [PublicPoll.Effect], _ records: [CKRecord], _ mark: PublicPoll.Mark? = nil) async {
-        for effect in effects {
-            switch effect {
-            case .apply(let type, let positions):
-                await deliver(.fetchedRecords(positions.map { records[$0] }))
-                deliveredPositions[type] = mark
-                await deliver(.stateUpdate(State(deliveredPositions)))
-            case .pollEnded:
-                if !hasFailed { seenChanges.succeeded() }
-                await deliver(.ended)
-            case .nextPage, .ended: break
-            case .query, .wake: perform(effect)
-            }
-        }
-    }
+    public var untilNextPoll: Duration? { polls.poll.nextPoll.map { max(.zero, $0 - time.now()) } }
 
     private func deliver(_ event: Event) async {
         await deliveryLock.enter()
@@ -239,7 +135,25 @@ public actor PublicDatabasePoller {
         if !isStopped { await time.application { await handle(event) } }
     }
 
-    private func wake(at instant: Instant?) {
+    private func timerDidFire(_ timerID: Int) {
+        if timerID == self.timerID { tellPoll(.timerFired) }
+    }
+
+    private func forget(_ id: Int) { work[id] = nil }
+}
+
+extension PublicDatabasePoller: PollTarget {
+    package func inBackground(_ work: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
+        lastTask += 1
+        let id = lastTask
+        self.work[id] = time.start { [weak self] in
+            guard let self else { return }
+            await work(self)
+            await self.forget(id)
+        }
+    }
+
+    package func setPollAlarm(at instant: Instant?) {
         timerID += 1
         timerTask?.cancel()
         timerTask = nil
@@ -251,16 +165,49 @@ public actor PublicDatabasePoller {
         }
     }
 
-    private func timerDidFire(_ timerID: Int) {
-        if timerID == self.timerID { tell(.timerFired) }
+    package func syncFailure(of error: CKError) -> SyncFailure { error.syncFailure }
+
+    /// Throws if a record could not be read, because the position would skip it.
+    package func pollPage(
+        of type: String,
+        since: Timestamp?,
+        after cursor: CKQueryOperation.Cursor?
+    ) async throws -> PollPage<CKRecord, CKQueryOperation.Cursor> {
+        var query = Query(recordType: type)
+        if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
+        query.sorts = [.init(.modified)]
+        let page =
+            if let cursor { try await database.records(continuingMatchFrom: cursor) } else {
+                try await database.records(matching: CKQuery(query))
+            }
+        return PollPage(try page.matchResults.map { try $0.1.get() }, page.queryCursor) { record in
+            PublicPoll.ListedRecord(
+                recordName: record.recordID.recordName,
+                changeTag: record.recordChangeTag ?? "",
+                modified: Timestamp(record.modificationDate ?? Date(timeIntervalSince1970: 0))
+            )
+        }
     }
+
+    package func apply(_ records: [CKRecord], of type: String, _ mark: PublicPoll.Mark?) async -> Int {
+        await deliver(.fetchedRecords(records))
+        deliveredPositions[type] = mark
+        await deliver(.stateUpdate(State(deliveredPositions)))
+        return records.count
+    }
+
+    package func pageFailed(_ type: String, _ error: CKError, _ failure: SyncFailure) async {
+        await deliver(.failed(recordType: type, error: error))
+    }
+
+    package func pollEnded(isComplete: Bool) { inBackground { await $0.deliver(.ended) } }
 }
 
 extension PublicDatabasePoller: PendingWorkReporting {
     package func pendingWork() -> [String] {
         guard isStarted, !isStopped else { return [] }
         if !work.isEmpty { return ["The poller of the public database is polling."] }
-        return seenChanges.isIncomplete
+        return polls.hasMissedChanges
             ? ["The poller of the public database has not polled since the last change."] : []
     }
 }

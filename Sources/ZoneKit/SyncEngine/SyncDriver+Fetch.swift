@@ -2,60 +2,50 @@ import Records
 import SyncCore
 
 extension SyncDriver {
-    /// The errors of a round, and the user for whom it runs.
+    /// The errors of a round, and why it fetches.
     struct FetchProgress: FetchRoundProgress {
+        let context: CKSyncEngine.FetchChangesContext
         let epoch: Int
         var errors: [ZoneID?: CKError] = [:]
     }
 
-    func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws {
-        let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
-        try await fetch(context, asksDatabase: asksDatabase, backingOff: backingOff)
-    }
+    static var scheduledFetch: CKSyncEngine.FetchChangesContext { .init(reason: .scheduled, options: .init()) }
 
     func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {
         try requireOutsideOfDelegate("fetchChanges")
         adopt(engine)
         try await checkAccount()
-        let context = CKSyncEngine.FetchChangesContext(reason: .manual, options: options)
-        try await fetch(context, asksDatabase: true, backingOff: [])
+        try await fetch(CKSyncEngine.FetchChangesContext(reason: .manual, options: options))
     }
 
-    /// Runs one round of fetching and delivers its events.
-    ///
-    /// Throws the error that stopped the round, or the errors of single zones.
-    private func fetch(
+    func fetchBegins(
         _ context: CKSyncEngine.FetchChangesContext,
         asksDatabase: Bool,
         backingOff: Set<ZoneID>
-    ) async throws {
-        try await inLane(.fetching) {
-            handle(.fetchBegan)
-            let epoch = runner.accountEpoch
-            await deliver(.willFetchChanges(.init(context: context)))
-            let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
-            let round = FetchRound(
-                asksDatabase: asksDatabase,
-                scope: options.scope.zones,
-                prioritized: options.prioritizedZoneIDs.map(\.zone),
-                backingOff: backingOff
-            )
-            var progress = FetchProgress(epoch: epoch)
-            var outcome = FetchRound.Outcome()
-            if isCurrent(progress) { outcome = await run(round, &progress) }
-            await saveState()
-            await deliver(.didFetchChanges(.init(context: context)))
-            handle(.fetchFinished(outcome))
-            // Report a delay that the relay requested before the caller continues.
-            await saveState()
-            // Nothing has been fetched for the new user yet.
-            if epoch != runner.accountEpoch { handle(.noticed(nil)) }
-            try Self.throwFailure(outcome, progress.errors)
-            try requireSameUser(since: epoch)
-        }
+    ) async -> (FetchRound, FetchProgress) {
+        let progress = FetchProgress(context: context, epoch: runner.accountEpoch)
+        await deliver(.willFetchChanges(.init(context: context)))
+        let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
+        let round = FetchRound(
+            asksDatabase: asksDatabase,
+            scope: options.scope.zones,
+            prioritized: options.prioritizedZoneIDs.map(\.zone),
+            backingOff: backingOff
+        )
+        return (round, progress)
     }
 
-    func isCurrent(_ progress: FetchProgress) -> Bool { progress.epoch == runner.accountEpoch }
+    func fetchEnds(_ outcome: inout FetchRound.Outcome, _ progress: inout FetchProgress) async {
+        await saveState()
+        await deliver(.didFetchChanges(.init(context: progress.context)))
+    }
+
+    /// Reports a delay that the relay requested before the caller of a round continues.
+    func fetchEnded() async { await saveState() }
+
+    nonisolated func failure(of zones: [ZoneID: CKError]) -> CKError? {
+        CKError.partialFailure(Dictionary(zones.map { (CKRecordZone.ID($0), $1) }) { first, _ in first })
+    }
 
     func zoneBegins(_ zone: ZoneID, _ progress: FetchProgress) async {
         await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))), of: progress.epoch)
@@ -76,7 +66,7 @@ extension SyncDriver {
         await deliver(.didFetchRecordZoneChanges(end), of: progress.epoch)
         // Clear the listing only after the event: if the app is killed before, the event is delivered after the next
         // start.
-        guard isCurrent(progress), listed != nil || syncFailure?.kind == .zoneNotFound else { return }
+        guard progress.epoch == runner.accountEpoch, listed != nil || syncFailure?.kind == .zoneNotFound else { return }
         state.update { $0.zoneListed(zone, listed) }
     }
 
@@ -92,23 +82,18 @@ extension SyncDriver {
         return try await cancellable(.fetching) { try await database.databasePage(since: token) }
     }
 
-    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
+    func zonePage(_ zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
         let (database, state) = (database, state)
-        do {
-            let page = try await cancellable(.fetching) {
-                try await database.zonePage(
-                    in: zone,
-                    since: token,
-                    hasUnreadableValues: state.read { $0.unreadable.contains(zone) }
-                )
-            }
-            return .success(page)
-        } catch {
-            return .failure(CKError(from: error))
+        return try await cancellable(.fetching) {
+            try await database.zonePage(
+                in: zone,
+                since: token,
+                hasUnreadableValues: state.read { $0.unreadable.contains(zone) }
+            )
         }
     }
 
-    func answerApplied() async { await saveStateAfterPage() }
+    func pageApplied() async { await saveStateAfterPage() }
 
     func knownZones() -> Set<ZoneID> { state.read { Set($0.unheard.types.keys) } }
 
@@ -125,34 +110,26 @@ extension SyncDriver {
         await deliverZones(changed: page.changed, deleted: page.deleted, progress.epoch)
     }
 
-    /// Delivers the changes to the app and then stores the new token.
+    /// Delivers the changes to the app; the state gets the new token afterwards.
     func apply(
-        _ answer: Result<ZonePage<CKRecord>, CKError>,
+        _ page: ZonePage<CKRecord>,
         of zone: ZoneID,
+        since token: SyncToken?,
         _ progress: inout FetchProgress
-    ) async -> [FetchRound.Effect] {
-        switch answer {
-        case .success(let page):
-            await beforeDelivery(of: page, in: zone)
-            if !page.changed.isEmpty || !page.deleted.isEmpty {
-                await deliver(.fetchedRecordZoneChanges(.init(page)), of: progress.epoch)
-            }
-            guard isCurrent(progress) else { return [] }
-            note(page, in: zone)
-            let failure = note(page.failures, of: zone, &progress.errors)
-            return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
-        case .failure(let error):
-            progress.errors[zone] = error
-            if let reason = error.formerZone {
-                await zoneEnded(zone, reason, progress.epoch)
-                // An app that lists its zones has now removed the new zone of the same name too, so report it as
-                // changed.
-                await deliverZones(changed: [zone], progress.epoch)
-                guard isCurrent(progress) else { return [] }
-            }
-            // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
-            return advance(.zoneFailed(zone, error.reportsKeyReset ? SyncFailure(.refused) : error.syncFailure))
+    ) async -> FetchRound.Event {
+        await beforeDelivery(of: page, in: zone)
+        if !page.changed.isEmpty || !page.deleted.isEmpty {
+            await deliver(.fetchedRecordZoneChanges(.init(page)), of: progress.epoch)
         }
+        if progress.epoch == runner.accountEpoch { note(page, in: zone) }
+        let failure = note(page.failures, of: zone, &progress.errors)
+        return .zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure)
+    }
+
+    func zoneReplaced(_ zone: ZoneID, _ reason: ZoneDeletionReason, _ progress: inout FetchProgress) async {
+        await zoneEnded(zone, reason, progress.epoch)
+        // An app that lists its zones has now removed the new zone of the same name too, so report it as changed.
+        await deliverZones(changed: [zone], progress.epoch)
     }
 
     /// Reports that a zone was deleted before a new zone of the same name was created; the app's data belong to the old
@@ -231,18 +208,5 @@ extension SyncDriver {
             if epoch == runner.accountEpoch { state.update { $0.zonesDeleted([CKRecordZone.ID(zone)]) } }
         }
         await zoneEnded(zone, .encryptedDataReset, epoch)
-    }
-
-    private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) throws {
-        let failed = outcome.failedZones
-        if let syncFailure = outcome.syncFailure {
-            throw errors[nil] ?? failed.compactMap { errors[$0] }.first ?? CKError(syncFailure)
-        }
-        guard !failed.isEmpty else { return }
-        var items: [AnyHashable: any Error] = [:]
-        for zone in failed {
-            items[CKRecordZone.ID(zone)] = errors[zone] ?? outcome.zoneFailures[zone].map { CKError($0) }
-        }
-        throw CKError.partialFailure(items)
     }
 }

@@ -3,50 +3,30 @@ import SyncCore
 import Synchronization
 
 extension SyncDriver {
-    func sendChanges(backingOff: Set<ZoneID>) async throws {
-        let context = CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init())
-        try await send(context, backingOff: backingOff)
-    }
+    static var scheduledSend: CKSyncEngine.SendChangesContext { .init(reason: .scheduled, options: .init()) }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
         try requireOutsideOfDelegate("sendChanges")
         adopt(engine)
         try await checkAccount()
-        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), backingOff: [])
+        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options))
     }
 
-    private func send(_ context: CKSyncEngine.SendChangesContext, backingOff: Set<ZoneID>) async throws {
-        try await inLane(.sending) {
-            var progress = SendProgress(context: context, epoch: runner.accountEpoch)
-            progress.busyZones = backingOff
-            await sendRound(&progress)
-            if let error = progress.error { throw error }
-            if !progress.failures.isEmpty { throw CKError.partialFailure(progress.failures) }
-            try requireSameUser(since: progress.epoch)
-        }
+    func sendProgress(_ context: CKSyncEngine.SendChangesContext) -> SendProgress {
+        SendProgress(context: context, epoch: runner.accountEpoch)
     }
 
-    /// Sends the changes and delivers the events.
-    func send(_ progress: inout SendProgress) async {
+    /// Reports the begin of the round and sends the zones.
+    func passBegins(_ progress: inout SendProgress) async {
+        progress.included = progress.context.leavingOut(progress.busyZones)
+        await deliver(.willSendChanges(.init(context: progress.included)))
+        await sendZones(progress.included, &progress, progress.epoch)
+    }
+
+    func sendEnds(_ progress: inout SendProgress) async {
         let (context, epoch) = (progress.context, progress.epoch)
-        let included = context.leavingOut(progress.busyZones)
-        await deliver(.willSendChanges(.init(context: included)))
-        await sendZones(included, &progress, epoch)
-        while progress.error == nil, epoch == runner.accountEpoch {
-            guard !Task.isCancelled, !isRoundCancelled(.sending) else {
-                // The remaining changes were not examined, so the round must not count as successful.
-                progress.retryLater(CKError(.operationCancelled))
-                break
-            }
-            let requestedRevision = state.read(\.revision)
-            guard await sendBatch(context.leavingOut(progress.busyZones), &progress, epoch) else {
-                progress.exhaustedAtRevision = requestedRevision
-                break
-            }
-            await saveState()
-        }
         await saveState()
-        await deliver(.didSendChanges(.init(context: included)))
+        await deliver(.didSendChanges(.init(context: progress.included)))
         if epoch != runner.accountEpoch || context.options.scope != .all { progress.exhaustedAtRevision = nil }
         // If the app provides no batch although changes are pending, ask it again after the next change and not in a
         // loop.
@@ -179,78 +159,67 @@ extension SyncDriver {
 
     // MARK: Records
 
-    /// Sends the app's next batch.
-    ///
-    /// Returns `false` if there is none.
-    private func sendBatch(
-        _ context: CKSyncEngine.SendChangesContext,
-        _ progress: inout SendProgress,
-        _ epoch: Int
-    ) async -> Bool {
+    /// Asks the app for its next batch.
+    func pendingBatch(_ progress: inout SendProgress) async -> EngineBatch? {
         // Read before the app reads its data: a later edit has a newer version and stays pending.
-        let version = state.read(\.outbox.version)
-        guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
-            return false
+        let (version, revision) = state.read { ($0.outbox.version, $0.revision) }
+        let context = progress.context.leavingOut(progress.busyZones)
+        if let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) {
+            let items = progress.itemsToSend(BatchItem.items(of: batch), of: state.read { $0 })
+            progress.sent = SentBatch()
+            if !items.isEmpty { return EngineBatch(items: items, isAtomic: batch.atomicByZone, version: version) }
         }
-        let offered = BatchItem.items(of: batch)
-        let items = progress.itemsToSend(offered, of: state.read { $0 })
-        guard !items.isEmpty, epoch == runner.accountEpoch else { return false }
-        var answer = SentBatch()
-        var entered: [AsyncLock] = []
-        for zone in items.uniqueZones where progress.error == nil {
-            let lock = lock(of: zone)
-            await lock.enter()
-            entered.append(lock)
-            guard epoch == runner.accountEpoch else { break }
-            let part = items.filter { $0.id.zone == zone }
-            await send(part, atomically: batch.atomicByZone, into: &answer, &progress)
-        }
-        defer { entered.forEach { $0.leave() } }
-        guard epoch == runner.accountEpoch else { return false }
-        applyResult(answer, version, &progress)
-        state.update { $0.changesSent(answer.event) }
-        await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
-        eventDelivered(epoch)
-        return true
+        progress.exhaustedAtRevision = revision
+        return nil
     }
 
-    /// Sends one zone's part of a batch, in as many requests as the limits require.
-    private func send(
-        _ items: [BatchItem],
-        atomically: Bool,
-        into answer: inout SentBatch,
+    func request(
+        for items: [BatchItem],
+        of batch: EngineBatch,
+        in zone: ZoneID,
         _ progress: inout SendProgress
-    ) async {
-        // Atomic changes go into one request, if the relay accepts that many.
-        let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
-        await sendRequests(isWhole ? [items] : runner.limits.requests(of: items), split: { $0.requests(of: $1) }) {
-            do {
-                answer.addResults($0, try await modify($0, atomically: atomically))
-                runner.limits.accepted()
-            } catch {
-                let error = CKError(from: error)
-                if error.code == .limitExceeded, $0.count > 1 {
-                    runner.limits.exceeded(by: $0.count)
-                    return $0
-                }
-                answer.fail($0, error)
-                if error.isServiceFailure { progress.recordsStayPending.formUnion($0.map(\.id)) }
-                if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
-                    progress.retryLater(error, in: $0.first?.id.zone)
-                    return nil
-                }
-            }
-            return []
+    ) -> EngineRequest? { EngineRequest(items: items, isAtomic: batch.isAtomic) }
+
+    func answer(to request: EngineRequest, in zone: ZoneID, _ progress: SendProgress) async throws -> ModifyOutcome {
+        let database = database
+        let saves = request.items.compactMap(\.record)
+        let deletes = request.items.filter { $0.record == nil }.map(\.id)
+        return try await cancellable(.sending) {
+            try await database.send(saving: saves, deleting: deletes, atomically: request.isAtomic)
         }
     }
 
-    private func modify(_ request: [BatchItem], atomically: Bool) async throws -> ModifyOutcome {
-        let database = database
-        let saves = request.compactMap(\.record)
-        let deletes = request.filter { $0.record == nil }.map(\.id)
-        return try await cancellable(.sending) {
-            try await database.send(saving: saves, deleting: deletes, atomically: atomically)
+    func settle(_ request: EngineRequest, _ answer: ModifyOutcome, in _: ZoneID, _ progress: inout SendProgress)
+        -> [BatchItem]
+    {
+        progress.sent.addResults(request.items, answer)
+        return []
+    }
+
+    func settle(
+        _ request: EngineRequest,
+        _ error: CKError,
+        _ decision: WriteAttempts.Decision,
+        in zone: ZoneID,
+        _ progress: inout SendProgress
+    ) -> [BatchItem] {
+        guard decision != .split else { return [] }
+        progress.sent.fail(request.items, error)
+        if decision == .keep {
+            progress.recordsStayPending.formUnion(request.items.map(\.id))
+            progress.retryLater(error, in: zone)
         }
+        return []
+    }
+
+    /// Reports the results of a batch to the app.
+    func settle(_ batch: EngineBatch, _ progress: inout SendProgress) async {
+        let sent = progress.sent
+        applyResult(sent, batch.version, &progress)
+        state.update { $0.changesSent(sent.event) }
+        await deliver(.sentRecordZoneChanges(sent.event), of: progress.epoch)
+        eventDelivered(progress.epoch)
+        await saveState()
     }
 
     private func applyResult(_ answer: SentBatch, _ version: UInt64, _ progress: inout SendProgress) {
@@ -278,6 +247,10 @@ extension SyncDriver {
     struct SendProgress: SendRoundProgress {
         let context: CKSyncEngine.SendChangesContext
         let epoch: Int
+        /// The context without the zones that are backing off.
+        var included: CKSyncEngine.SendChangesContext
+        /// The results of the current batch.
+        var sent = SentBatch()
         var outcome = SyncSchedule.SendOutcome()
         var error: CKError?
         var failures: [AnyHashable: any Error] = [:]
@@ -295,6 +268,12 @@ extension SyncDriver {
         var changedZones: Set<ZoneID> = []
         /// The revision of the state at which the app was asked for all changes and had none left.
         var exhaustedAtRevision: UInt64?
+
+        init(context: CKSyncEngine.SendChangesContext, epoch: Int) {
+            (self.context, self.epoch, included) = (context, epoch, context)
+        }
+
+        var failure: CKError? { error ?? (failures.isEmpty ? nil : CKError.partialFailure(failures)) }
 
         /// Returns the items to send, without those that must not be sent in this round.
         ///
@@ -346,48 +325,45 @@ extension CKRecord {
     }
 }
 
+/// The app's next changes.
+struct EngineBatch: SendBatch {
+    var items: [BatchItem]
+    var isAtomic: Bool
+    /// The outbox's version before the app read its data.
+    var version: UInt64
+}
+
+/// A request with changes of one zone.
+struct EngineRequest: SendRequest {
+    var items: [BatchItem]
+    var isAtomic: Bool
+    var attempts = WriteAttempts()
+}
+
 /// One change in a batch.
-struct BatchItem: Sendable {
+struct BatchItem: SendItem {
     var id: RecordID
     /// `nil` for a deletion.
     var record: CKRecord?
     var size: Int
 
+    var zone: ZoneID { id.zone }
+
     static func items(of batch: CKSyncEngine.RecordZoneChangeBatch) -> [BatchItem] {
         batch.recordsToSave.map { BatchItem(id: $0.recordID.record, record: $0, size: $0.sizeToSend) }
             + batch.recordIDsToDelete.map { BatchItem(id: $0.record, record: nil, size: $0.recordName.utf8.count + 60) }
     }
-}
 
-extension [BatchItem] {
-    /// The zones of the items, in the order of their first occurrence.
-    var uniqueZones: [ZoneID] {
-        var seen: Set<ZoneID> = []
-        return map(\.id.zone).filter { seen.insert($0).inserted }
-    }
-
-    /// Returns the items in an order in which each item follows the items it refers to.
-    fileprivate func inDependencyOrder() -> [BatchItem] {
-        let saves = filter { $0.record != nil }
+    static func inDependencyOrder(_ items: [BatchItem]) -> [BatchItem] {
+        let saves = items.filter { $0.record != nil }
         let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
-        guard places.count == saves.count else { return self }
+        guard places.count == saves.count else { return items }
         let order = ModifyItem.items(
             saving: saves.compactMap(\.record).map(Draft.init),
             deleting: [],
             .ifServerRecordUnchanged
         )
-        return order.inDependencyOrder().compactMap { places[$0.id.record] } + filter { $0.record == nil }
-    }
-}
-
-extension BatchLimits {
-    /// Splits one zone's changes into requests.
-    ///
-    /// Within a request the relay accepts changes in any order. If there are several requests, parents and shared
-    /// records must be sent before the records that refer to them.
-    func requests(of items: [BatchItem]) -> [[BatchItem]] {
-        let requests = split(items, size: \.size)
-        return requests.count > 1 ? split(items.inDependencyOrder(), size: \.size) : requests
+        return order.inDependencyOrder().compactMap { places[$0.id.record] } + items.filter { $0.record == nil }
     }
 }
 

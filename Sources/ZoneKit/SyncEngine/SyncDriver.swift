@@ -157,6 +157,11 @@ extension SyncDriver: SyncTarget {
         return { state.read(\.feed.databaseToken) }
     }
 
+    /// After a reset of the user's key, or with the wrong one, only the user knows which it is, so nothing is deleted.
+    nonisolated func syncFailure(of error: CKError) -> SyncFailure {
+        error.reportsKeyReset ? SyncFailure(.refused) : error.syncFailure
+    }
+
     func credentialsReplaced() { inBackground { await $0.recheckAccount() } }
 
     func pendingWork() -> [String] {
@@ -194,13 +199,6 @@ extension SyncDriver {
             handle(.accountChanged(isUsable: true))
         } catch {
             handle(.accountChanged(isUsable: CKError(from: error).code != .notAuthenticated))
-        }
-    }
-
-    /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
-    func requireSameUser(since epoch: Int) throws(CKError) {
-        guard epoch == runner.accountEpoch else {
-            throw CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
         }
     }
 

@@ -34,7 +34,11 @@ package struct SyncRunner {
     /// The generation of the credentials that the relay rejected.
     package fileprivate(set) var refusedGeneration: Int?
     fileprivate var zoneLocks: [ZoneID: AsyncLock] = [:]
-    package var round: FetchRound?
+    /// The number of times that this device has changed each zone or moved records out of it.
+    ///
+    /// Pages that were requested before the last time are out of date.
+    package var changes: [ZoneID: Int] = [:]
+    var round: FetchRound?
     /// The number of rounds of any kind that are running.
     package fileprivate(set) var runningRounds = 0
     /// Increases with each change of the user of an engine.
@@ -78,7 +82,7 @@ package struct SyncRunner {
         self.settings = settings
         schedule = SyncSchedule(settings: settings)
         failures = FailureLog(of: database, conditions.log)
-        seenChanges = SeenChanges(in: conditions.time.testEnvironment, inPublic: database.databaseScope == .public)
+        seenChanges = SeenChanges(in: conditions.time.testEnvironment, inPublic: false)
     }
 
     fileprivate mutating func effects(of event: SyncSchedule.Event) -> [SyncSchedule.Effect] {
@@ -103,159 +107,13 @@ package struct SyncRunner {
         return (drift ?? 0) > 1 || (until == nil) != (known == nil) ? (until, seconds) : nil
     }
 
-    /// Called when a poll of a public database begins, and when it has returned everything.
-    package mutating func pollBegan() { seenChanges.began() }
-    package mutating func pollSucceeded() { seenChanges.succeeded() }
-
-    /// Whether there is a change that no successful fetch or poll has covered; `false` outside tests.
+    /// Whether there is a change that no successful fetch has covered; `false` outside tests.
     package var hasMissedChanges: Bool { seenChanges.isIncomplete }
 }
 
-/// What a round of fetching has done so far.
-package protocol FetchRoundProgress {
-    /// The errors by zone; the key `nil` stands for the database.
-    var errors: [ZoneID?: CKError] { get set }
-}
-
-/// An answer to a request of a fetch round.
-private enum Arrival<ZoneAnswer: Sendable>: Sendable {
-    case database(Result<DatabasePage, CKError>)
-    case zone(ZoneID, ZoneAnswer)
-}
-
-extension CKError {
-    /// Returns how to retry after a failed import, such as one caused by a full disk or a cancelled task.
-    ///
-    /// The relay did not report this failure, so the page is fetched again without waiting for the next notice.
-    package func ofImport(_ kind: SyncFailure.Kind) -> SyncFailure {
-        syncFailure.isRetriedAutomatically ? syncFailure : SyncFailure(kind)
-    }
-}
-
-/// What a round of sending has done so far.
-package protocol SendRoundProgress {
-    var outcome: SyncSchedule.SendOutcome { get set }
-    /// The error that ended the round.
-    var error: CKError? { get set }
-    /// Busy zones; nothing more is sent to them in this round.
-    var busyZones: Set<ZoneID> { get set }
-    /// The error of the first busy zone.
-    var busy: CKError? { get set }
-    /// The zones in which something was saved or deleted.
-    var changedZones: Set<ZoneID> { get }
-}
-
-extension SendRoundProgress {
-    /// Adds an error after which the loop retries: a busy zone blocks only itself; any other error ends the round.
-    package mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
-        guard let zone, error.syncFailure.kind == .zoneBusy else { return self.error = self.error ?? error }
-        busyZones.insert(zone)
-        outcome.zoneFailures[zone] = error.syncFailure
-        busy = busy ?? error
-    }
-}
-
-/// What a sync loop drives: the delegate of an engine, or a mirrored store.
-package protocol SyncTarget: PendingWorkReporting, Actor {
-    /// An answer to a request for a page of a zone's feed.
-    associatedtype ZoneAnswer: Sendable
-    /// What a fetch round has done so far.
-    associatedtype FetchProgress: FetchRoundProgress
-    /// What a round of sending has done so far.
-    associatedtype SendProgress: SendRoundProgress
-
-    var runner: SyncRunner { get set }
-
-    /// Called if the credentials of this generation identify no user.
-    ///
-    /// Returns if requests without a user are allowed.
-    func userIsMissing(_ generation: Int) async throws
-
-    /// Called with the signed-in user's record name, and the generation of the credentials.
-    func userIsKnown(_ name: String, _ generation: Int) async throws
-
-    /// Called when the relay rejects the user's credentials.
-    func userIsRefused() async throws
-
-    /// Called when the account could not be checked.
-    func accountCheckFailed(_ error: CKError) async
-
-    /// Fetches all changes except those of the zones in `backingOff`.
-    func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws
-
-    /// Sends all changes except those of the zones in `backingOff`.
-    func sendChanges(backingOff: Set<ZoneID>) async throws
-
-    /// Sends what `sendRound` was called for, and stores and reports the results.
-    func send(_ progress: inout SendProgress) async
-
-    /// Called when the schedule knows the end of a round.
-    func sendEnded(_ progress: SendProgress) async
-
-    /// Requests a page of the database's feed.
-    func databasePage(since token: SyncToken?) async throws -> DatabasePage
-
-    /// Returns the zones that a full listing of the database must contain, besides those with a token.
-    func knownZones() async -> Set<ZoneID>
-
-    /// Applies a page of the database's feed with its token.
-    ///
-    /// `returned` are zones that were missing at the last request and exist again.
-    func apply(_ page: DatabasePage, returned: Set<ZoneID>, _ progress: inout FetchProgress) async throws
-
-    /// Requests a page of a zone's feed, with the zone's lock held.
-    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer
-
-    /// Applies a page of a zone with its token, with the zone's lock held, and then tells the round.
-    func apply(_ answer: ZoneAnswer, of zone: ZoneID, _ progress: inout FetchProgress) async -> [FetchRound.Effect]
-
-    /// Called when an answer has been applied.
-    func answerApplied() async
-
-    func zoneBegins(_ zone: ZoneID, _ progress: FetchProgress) async
-    /// Called before the first page of a zone is requested that lists the zone from its beginning.
-    func listingBegins(_ zone: ZoneID)
-    func zoneEnded(_ zone: ZoneID, _ failure: SyncFailure?, _ progress: FetchProgress) async
-
-    /// Returns whether a round still works for the current user.
-    func isCurrent(_ progress: FetchProgress) -> Bool
-
-    /// Reads and changes the state of the feeds.
-    func updateFeed<Result>(_ body: (inout FeedState) -> Result) -> Result
-
-    /// Returns the token for the hello of the notice connection.
-    nonisolated var databaseToken: @Sendable () -> SyncToken? { get }
-
-    /// Called after the schedule has handled an event.
-    func scheduleChanged()
-
-    /// Called at the time of `pollWake`.
-    func pollIsDue()
-
-    /// Called when requests are made as another user from now on.
-    func credentialsReplaced()
-
-    /// Returns how to retry after an error.
-    nonisolated func syncFailure(of error: CKError) -> SyncFailure
-
-    /// Tells the app why automatic work has failed.
-    ///
-    /// If `isReported`, a round has failed, which has reported its end itself.
-    func tell(_ error: CKError, of lane: SyncRunner.Lane, isReported: Bool) async
-}
+// MARK: The loop
 
 extension SyncTarget {
-    package func scheduleChanged() {}
-    package func pollIsDue() {}
-    package func zoneBegins(_ zone: ZoneID, _ progress: FetchProgress) async {}
-    package func listingBegins(_ zone: ZoneID) {}
-    package func zoneEnded(_ zone: ZoneID, _ failure: SyncFailure?, _ progress: FetchProgress) async {}
-    package func isCurrent(_ progress: FetchProgress) -> Bool { true }
-    package func answerApplied() async {}
-    package func userIsRefused() async throws {}
-    package func accountCheckFailed(_ error: CKError) async {}
-    package nonisolated func syncFailure(of error: CKError) -> SyncFailure { error.syncFailure }
-
     package var isStopped: Bool { runner.isStopped }
 
     // MARK: Tasks
@@ -314,40 +172,43 @@ extension SyncTarget {
     }
 
     package func fetchOnSchedule(asksDatabase: Bool, backingOff: Set<ZoneID>) async {
-        let epoch: Int
-        do {
-            try await checkAccount()
-            epoch = runner.accountEpoch
-        } catch {
-            let error = CKError(from: error)
+        await onSchedule(.fetching) { failure in
             var outcome = FetchRound.Outcome()
-            outcome.syncFailure = syncFailure(of: error)
-            handle(.fetchFinished(outcome))
-            return await report(error, of: .fetching)
-        }
-        do {
-            try await fetchChanges(asksDatabase: asksDatabase, backingOff: backingOff)
-            runner.failures.succeeded()
-        } catch {
-            if epoch == runner.accountEpoch { await report(CKError(from: error), of: .fetching, isReported: true) }
+            outcome.syncFailure = failure
+            return .fetchFinished(outcome)
+        } work: {
+            try await fetch(Self.scheduledFetch, asksDatabase: asksDatabase, backingOff: backingOff)
         }
     }
 
     package func sendOnSchedule(backingOff: Set<ZoneID>) async {
+        await onSchedule(.sending) {
+            .sendFinished(.init(syncFailure: $0))
+        } work: {
+            try await send(Self.scheduledSend, backingOff: backingOff)
+        }
+    }
+
+    /// Checks the account and runs a round; `end` returns the event that the schedule receives if the check fails.
+    private func onSchedule(
+        _ lane: SyncRunner.Lane,
+        end: (SyncFailure) -> SyncSchedule.Event,
+        work: () async throws -> Void
+    ) async {
         let epoch: Int
         do {
             try await checkAccount()
             epoch = runner.accountEpoch
         } catch {
             let error = CKError(from: error)
-            handle(.sendFinished(.init(syncFailure: syncFailure(of: error))))
-            return await report(error, of: .sending)
+            handle(end(syncFailure(of: error)))
+            return await report(error, of: lane)
         }
         do {
-            try await sendChanges(backingOff: backingOff)
+            try await work()
             runner.failures.succeeded()
         } catch {
-            if epoch == runner.accountEpoch { await report(CKError(from: error), of: .sending, isReported: true) }
+            if epoch == runner.accountEpoch { await report(CKError(from: error), of: lane, isReported: true) }
         }
     }
 
@@ -400,6 +261,13 @@ extension SyncTarget {
         }
     }
 
+    /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
+    func requireSameUser(since epoch: Int) throws(CKError) {
+        guard epoch == runner.accountEpoch else {
+            throw CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
+        }
+    }
+
     // MARK: Alarms
 
     /// Sets the alarm to the next wake-up of the schedule or the poll.
@@ -445,7 +313,7 @@ extension SyncTarget {
     }
 
     /// Runs a round of fetching or sending, after the rounds of the same kind that were requested before.
-    package func inLane<Result: Sendable>(
+    package func inLane<Result>(
         _ lane: SyncRunner.Lane,
         _ work: () async throws -> Result
     ) async rethrows -> Result {
@@ -491,133 +359,6 @@ extension SyncTarget {
             try await task.value
         } onCancel: {
             task.cancel()
-        }
-    }
-
-    // MARK: Fetch rounds
-
-    /// Runs one round of fetching, and returns its outcome when all answers have been applied.
-    package func run(_ round: FetchRound, _ progress: inout FetchProgress) async -> FetchRound.Outcome {
-        var outcome = FetchRound.Outcome()
-        runner.round = round
-        await withTaskGroup(of: Arrival<ZoneAnswer>.self) { group in
-            var effects = advance(.began)
-            while true {
-                for effect in effects where isCurrent(progress) {
-                    switch effect {
-                    case .askDatabase(let token): group.addTask { .database(await self.askDatabase(since: token)) }
-                    case .zoneBegins(let zone): await zoneBegins(zone, progress)
-                    case .askZone(let zone, let token):
-                        if token == nil { listingBegins(zone) }
-                        group.addTask { .zone(zone, await self.ask(zone, since: token)) }
-                    case .zoneEnded(let zone, let failure): await zoneEnded(zone, failure, progress)
-                    case .finished(let end): outcome = end
-                    }
-                }
-                guard let arrival = await group.next() else { break }
-                effects = await apply(arrival, &progress)
-                await answerApplied()
-            }
-        }
-        runner.round = nil
-        return outcome
-    }
-
-    private func askDatabase(since token: SyncToken?) async -> Result<DatabasePage, CKError> {
-        do {
-            return .success(try await databasePage(since: token))
-        } catch {
-            return .failure(CKError(from: error))
-        }
-    }
-
-    /// Acquires the zone's lock, which is released when the answer has been applied.
-    private func ask(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer {
-        await lock(of: zone).enter()
-        return await zonePage(zone, since: token)
-    }
-
-    private func apply(_ arrival: Arrival<ZoneAnswer>, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
-        defer {
-            if case .zone(let zone, _) = arrival { lock(of: zone).leave() }
-        }
-        guard isCurrent(progress) else { return [] }
-        switch arrival {
-        case .database(.success(var page)):
-            let changed = page.changed
-            let returned = updateFeed { $0.vanished.intersection(changed) }
-            await addMissingDeletions(&page)
-            do {
-                try await apply(page, returned: returned, &progress)
-            } catch {
-                let error = CKError(from: error)
-                progress.errors[nil] = error
-                return advance(.databaseFailed(error.ofImport(.busy)))
-            }
-            return advance(
-                .databasePage(
-                    changed: page.changed,
-                    deleted: page.deleted.map(\.zone),
-                    token: page.token,
-                    moreComing: page.moreComing
-                )
-            )
-        case .database(.failure(let error)):
-            progress.errors[nil] = error
-            return advance(.databaseFailed(error.syncFailure))
-        case .zone(let zone, let answer): return await apply(answer, of: zone, &progress)
-        }
-    }
-
-    /// Adds the deletions that a full listing omits, and waits for running requests about deleted zones.
-    private func addMissingDeletions(_ page: inout DatabasePage) async {
-        var known: Set<ZoneID> = []
-        if !page.moreComing, updateFeed({ $0.listing != nil }) {
-            await awaitZoneLocks()
-            known = await knownZones()
-        }
-        let (changed, moreComing) = (page.changed, page.moreComing)
-        let missing = updateFeed { $0.missing(after: changed, moreComing: moreComing, besides: known) }
-        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
-        for (zone, _) in page.deleted {
-            // The answer to a request that was sent before the deletion would bring the zone's records back.
-            await lock(of: zone).enter()
-            lock(of: zone).leave()
-        }
-    }
-
-    package func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
-        guard var round = runner.round else { return [] }
-        defer { runner.round = round }
-        return updateFeed { round.handle(event, state: &$0) }
-    }
-
-    // MARK: Rounds of sending
-
-    /// Runs one round of sending; the caller is in the lane.
-    package func sendRound(_ progress: inout SendProgress) async {
-        handle(.sendBegan)
-        await send(&progress)
-        progress.outcome.syncFailure = progress.error?.syncFailure
-        handle(.sendFinished(progress.outcome))
-        await sendEnded(progress)
-        await notifyOtherListeners(progress.changedZones)
-    }
-
-    /// Sends one zone's changes in as many requests as the limits require.
-    ///
-    /// Ends when the user changes. `send` returns the changes to send again at once, perhaps in smaller requests; `nil`
-    /// ends the zone's part in the round.
-    package func sendRequests<Item: Sendable>(
-        _ requests: [[Item]],
-        split: (BatchLimits, [Item]) -> [[Item]],
-        _ send: ([Item]) async throws -> [Item]?
-    ) async rethrows {
-        let epoch = runner.accountEpoch
-        var waiting = requests[...]
-        while epoch == runner.accountEpoch, let request = waiting.popFirst() {
-            guard let rest = try await send(request) else { return }
-            if !rest.isEmpty { waiting = split(runner.limits, rest + waiting.joined())[...] }
         }
     }
 

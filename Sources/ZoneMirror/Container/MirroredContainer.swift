@@ -444,7 +444,7 @@ extension MirroredContainer {
 
     /// Returns the time until a public store's next poll; `nil` during a poll and for other stores.
     package func untilNextPoll(of store: StoreID) async -> Duration? {
-        guard let next = await sync(store)?.polling.poll.nextPoll else { return nil }
+        guard let next = await sync(store)?.polls.poll.nextPoll else { return nil }
         return max(.zero, next - conditions.time.now())
     }
 

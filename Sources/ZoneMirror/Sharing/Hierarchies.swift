@@ -87,22 +87,22 @@ struct Hierarchies {
     }
 }
 
-extension Array<Outgoing> {
+extension Outgoing: SendItem {
     /// Returns the changes with parents before their children, otherwise in the same order.
     ///
     /// See Sync.md, "Sending".
-    func parentsFirst() -> [Outgoing] {
-        guard contains(where: { ($0.write.parent ?? nil) != nil }) else { return self }
-        let positions = Dictionary(enumerated().map { ($0.element.write.recordName, $0.offset) }) { first, _ in first }
-        var (isPlaced, ordered): ([Bool], [Outgoing]) = (Array<Bool>(repeating: false, count: count), [])
-        for start in indices where !isPlaced[start] {
+    static func inDependencyOrder(_ items: [Outgoing]) -> [Outgoing] {
+        guard items.contains(where: { ($0.write.parent ?? nil) != nil }) else { return items }
+        let positions = Dictionary(items.enumerated().map { ($1.write.recordName, $0) }) { first, _ in first }
+        var (isPlaced, ordered): ([Bool], [Outgoing]) = (Array<Bool>(repeating: false, count: items.count), [])
+        for start in items.indices where !isPlaced[start] {
             var (chain, next): ([Int], Int?) = ([], start)
             while let position = next, !isPlaced[position] {
                 isPlaced[position] = true
                 chain.append(position)
-                next = (self[position].write.parent ?? nil).flatMap { positions[$0] }
+                next = (items[position].write.parent ?? nil).flatMap { positions[$0] }
             }
-            ordered += chain.reversed().map { self[$0] }
+            ordered += chain.reversed().map { items[$0] }
         }
         return ordered
     }

@@ -26,7 +26,7 @@ extension MirrorSync {
             }
             guard isRefused, conditions.relayMoves, !isLast else { return }
             // Some records were deleted or moved elsewhere, or the relay does not have this call.
-            try await fetch(asksDatabase: true, backingOff: [], prioritized: [])
+            try await fetch([])
             let file = file
             try await file.pool.write { try ShareMoves.emptyAll($0, file: file) }
         }
@@ -64,7 +64,7 @@ extension MirrorSync {
         // Pages that were read before the move must not be imported after it.
         for zone in [from, to] {
             await lock(of: zone).enter()
-            sends[zone, default: 0] += 1
+            runner.changes[zone, default: 0] += 1
         }
         defer { for zone in [from, to] { lock(of: zone).leave() } }
         do throws(CKError) {
@@ -93,7 +93,7 @@ extension MirrorSync {
             // Pages that were read before the move must not be imported after it.
             for zone in [from, to] {
                 await lock(of: zone).enter()
-                sends[zone, default: 0] += 1
+                runner.changes[zone, default: 0] += 1
             }
             defer { for zone in [from, to] { lock(of: zone).leave() } }
             do throws(CKError) {
@@ -160,7 +160,7 @@ extension MirrorSync {
             case .dropped: await notifyOtherListeners([zone])
             case .hasNewChanges:
                 feed.changed(zone)
-                try await fetch(asksDatabase: true, backingOff: [], prioritized: [zone])
+                try await fetch([zone])
                 isDone = false
             case .hasRecords: isDone = false
             }
@@ -189,7 +189,7 @@ extension MirrorSync {
         }
         guard count == 0 else { return .hasRecords }
         guard try await !hasNewChanges(zone, since: token) else { return .hasNewChanges }
-        sends[zone, default: 0] += 1
+        runner.changes[zone, default: 0] += 1
         try await delete(zone)
         try conditions.crashPoint(.afterZoneGone)
         try await file.pool.write { try ShareMoves.finished($0, zone: zone, file: file) }

@@ -40,7 +40,7 @@ extension MirrorSync {
         let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
-        sends[zone, default: 0] += 1
+        runner.changes[zone, default: 0] += 1
         for round in 1... {
             do {
                 _ = try await database.save(share)
@@ -83,7 +83,7 @@ extension MirrorSync {
     /// Does not throw if the share or its zone is already gone.
     private func delete(_ share: CKRecord.ID) async throws(CKError) {
         let zone = share.zoneID.zone
-        sends[zone, default: 0] += 1
+        runner.changes[zone, default: 0] += 1
         let writes = [ClientRequest.Write(.forceDelete, share.recordName)]
         do throws(CKError) {
             let answers = try await client.modify(writes, in: zone, atomically: false)
@@ -104,7 +104,7 @@ extension MirrorSync {
         let lock = lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
-        sends[zone, default: 0] += 1
+        runner.changes[zone, default: 0] += 1
         try await delete(zone, because: .purged)
         try await forget(zone, .ended)
         await notifyOtherListeners([zone])

@@ -10,19 +10,13 @@ import ZoneKit
 /// After a lost response or a restart, the mirror sends it again unchanged. The relay recognizes it by its idempotency
 /// key, executes it once and returns the result. Changes made meanwhile build on that result; without it, this
 /// device's own earlier change would look like a conflict with somebody else. There is one for each zone.
-struct SentRequest: Sendable {
+struct SentRequest: SendRequest {
     /// The items with all their local values.
     var items: [Outgoing]
     /// The operations as they were sent, in the order of the items.
     var writes: [ClientRequest.Write]
     var body: [UInt8]
-    /// The number of sends without a response.
-    var tries = 0
-
-    /// The maximum number of sends.
-    ///
-    /// A request that never gets through must not block the others for good.
-    private static let maxTries = 10
+    var attempts = WriteAttempts()
 
     /// Leaves out changes that a fetch has withdrawn since they were read.
     init(
@@ -35,22 +29,6 @@ struct SentRequest: Sendable {
         let due = try zip(request, writes).filter { try OutboxRow.find(db, $0.0.oid)?.operation == $0.0.operation }
         (items, self.writes) = (due.map(\.0), due.map(\.1))
         body = ClientRequest.modify(self.writes, in: zone, atomically: isAtomic, operationID: UUID().uuidString)
-    }
-
-    /// Returns whether to send the request again unchanged after it failed as a whole.
-    mutating func staysOpen(after error: CKError) -> Bool {
-        // While the relay is down, a proxy answers in its place; the number of such answers says nothing about this
-        // request.
-        if error.leavesOutcomeOpen, error.syncFailure.kind == .busy {
-            tries = max(tries, 1)
-            return true
-        }
-        if error.leavesOutcomeOpen || (tries > 0 && error.isServiceFailure) {
-            tries += 1
-            return tries < Self.maxTries
-        }
-        // This attempt was not executed; whether an earlier one was is still unknown.
-        return tries > 0 && error.syncFailure.isRetriedAutomatically
     }
 }
 
@@ -73,7 +51,7 @@ extension SentRequest {
 
     private init(_ row: Row, in zone: ZoneID) throws {
         // A request that was interrupted by the end of the process counts as sent.
-        (body, tries) = ([UInt8](row[0] as Data), max(row[2], 1))
+        (body, attempts) = ([UInt8](row[0] as Data), WriteAttempts(unanswered: max(row[2], 1)))
         writes = try ClientRequest.writes(body)
         let kept = try JSONDocument(parsing: [UInt8](row[1] as Data), limits: .response)
         items = []
@@ -85,7 +63,7 @@ extension SentRequest {
         writer.array(items) { $1.write(to: &$0) }
         let sql = "INSERT OR REPLACE INTO mirror_sent(zone, body, items, tries) VALUES (?, ?, ?, ?)"
         try db.cachedStatement(sql: sql)
-            .execute(arguments: [try KnownZone.make(db, zone).id, Data(body), Data(writer.bytes), tries])
+            .execute(arguments: [try KnownZone.make(db, zone).id, Data(body), Data(writer.bytes), attempts.unanswered])
     }
 
     /// Removes a zone's request, which was answered or will not be.

@@ -56,8 +56,10 @@ struct Exporter {
     }
 
     /// A part of the outbox.
-    struct Batch: Sendable {
+    struct Batch: SendBatch {
         var items: [Outgoing] = []
+        /// Only the requests are atomic.
+        var isAtomic: Bool { false }
         /// The place in the outbox up to which it was read.
         var upTo: Int64
         var isLast = false

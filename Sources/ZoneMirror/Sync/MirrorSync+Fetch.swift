@@ -5,17 +5,12 @@ import SyncCore
 import ZoneKit
 
 extension MirrorSync {
-    /// A page of a zone, or why there is none.
-    struct ZoneAnswer: Sendable {
-        var since: SyncToken?
-        /// The number of requests sent to the zone when the page was requested.
-        var sends: Int
-        var page: Result<MirrorPage, CKError>
-    }
-
     /// The result of one fetch round.
     struct FetchProgress: FetchRoundProgress {
+        let epoch: Int
         var began: Date
+        /// Zones that the round skips because they are in back-off.
+        let backingOff: Set<ZoneID>
         var records = 0
         var bytes = 0
         /// The number of records still to fetch, by zone, as far as the relay has reported it.
@@ -24,46 +19,66 @@ extension MirrorSync {
         var details: [MirrorEvent.Detail] = []
     }
 
-    func fetchChanges(asksDatabase: Bool, backingOff: Set<ZoneID>) async throws {
-        try await fetch(asksDatabase: asksDatabase, backingOff: backingOff, prioritized: [])
-    }
+    /// Zones to fetch before all others.
+    static var scheduledFetch: [ZoneID] { [] }
 
     func fetchNow(prioritized: [ZoneID] = []) async throws {
         guard !isPublic else { return try await pollNow() }
         try await checkAccount()
-        try await fetch(asksDatabase: true, backingOff: [], prioritized: prioritized)
+        try await fetch(prioritized)
     }
 
-    func fetch(asksDatabase: Bool, backingOff: Set<ZoneID>, prioritized: [ZoneID]) async throws {
-        try await inLane(.fetching) {
-            handle(.fetchBegan)
-            var progress = FetchProgress(began: conditions.wallClock())
-            let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, backingOff: backingOff)
-            let outcome = await perform(round, backingOff, &progress)
-            let failure = Self.failure(outcome, progress.errors)
-            lastError = failure
-            // The start of the last round that read the database's feed: all its zones have that state or a newer one.
-            if outcome.reachedDatabaseEnd { unfinishedImportStart = progress.began }
-            if failure == nil, !skipsUnfetched(backingOff), let seen = unfinishedImportStart {
-                unfinishedImportStart = nil
-                await noteImported(at: seen)
-                await checkSchema()
+    func fetchBegins(_ prioritized: [ZoneID], asksDatabase: Bool, backingOff: Set<ZoneID>) -> (
+        FetchRound, FetchProgress
+    ) {
+        (
+            FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, backingOff: backingOff),
+            FetchProgress(epoch: runner.accountEpoch, began: conditions.wallClock(), backingOff: backingOff)
+        )
+    }
+
+    func fetchEnds(_ outcome: inout FetchRound.Outcome, _ progress: inout FetchProgress) async {
+        prefetchers.values.forEach { $0.prefetcher.stop() }
+        prefetchers = [:]
+        let skipsUnfetched = feed.unfetched.contains(where: progress.backingOff.contains)
+        if outcome.syncFailure == nil, outcome.failedZones.isEmpty, !skipsUnfetched {
+            do {
+                try await allChangesFetched(&progress)
+            } catch {
+                let error = CKError(from: error)
+                progress.errors[nil] = error
+                outcome.syncFailure = error.ofImport(.busy)
             }
-            if progress.records > 0 || failure != nil || !progress.details.isEmpty {
-                await note(
-                    .import,
-                    began: progress.began,
-                    done: progress.records,
-                    bytes: progress.bytes,
-                    error: failure,
-                    details: progress.details
-                )
-            }
-            handle(.fetchFinished(outcome))
-            await storeRetryDelay()
-            await outboxChanged()
-            if let failure { throw failure }
         }
+        let failure = failure(of: outcome, progress)
+        lastError = failure
+        // The start of the last round that read the database's feed: all its zones have that state or a newer one.
+        if outcome.reachedDatabaseEnd { unfinishedImportStart = progress.began }
+        if failure == nil, !feed.unfetched.contains(where: progress.backingOff.contains),
+            let seen = unfinishedImportStart
+        {
+            unfinishedImportStart = nil
+            await noteImported(at: seen)
+            await checkSchema()
+        }
+        guard progress.records > 0 || failure != nil || !progress.details.isEmpty else { return }
+        await note(
+            .import,
+            began: progress.began,
+            done: progress.records,
+            bytes: progress.bytes,
+            error: failure,
+            details: progress.details
+        )
+    }
+
+    func fetchEnded() async {
+        await storeRetryDelay()
+        await outboxChanged()
+    }
+
+    nonisolated func failure(of zones: [ZoneID: CKError]) -> CKError? {
+        zones.min { $0.key.description < $1.key.description }?.value
     }
 
     /// Forgets all change tokens; objects are removed only after a full fetch shows that their records are gone.
@@ -72,22 +87,17 @@ extension MirrorSync {
         try await inLane(.fetching) {
             repeat {
                 // A poll under way would store its progress.
-                await waitForScheduledPolls()
+                await awaitScheduledPolls()
                 try await file.pool.write { db in
                     try KnownZone.forgetTokens(db)
                     try State.set(db, .databaseToken, nil)
                     if isPublic { try PollProgress.forgetAll(db) }
                 }
-            } while polling.typesBeingPolled > 0
+            } while polls.runningTypes > 0
             feed = FeedState(databaseToken: nil)
-            polling.restore([:])
+            polls.restore([:])
             beginPolls()
         }
-    }
-
-    /// Returns whether there are changes in zones that the round skips because they are in back-off.
-    private func skipsUnfetched(_ backingOff: Set<ZoneID>) -> Bool {
-        feed.unfetched.contains(where: backingOff.contains)
     }
 
     private func noteImported(at seen: Date) async {
@@ -100,58 +110,24 @@ extension MirrorSync {
         }
     }
 
-    private func perform(_ round: FetchRound, _ backingOff: Set<ZoneID>, _ progress: inout FetchProgress) async
-        -> FetchRound.Outcome
-    {
-        var outcome = await run(round, &progress)
-        prefetchers.values.forEach { $0.prefetcher.stop() }
-        prefetchers = [:]
-        if outcome.syncFailure == nil, outcome.failedZones.isEmpty, !skipsUnfetched(backingOff) {
-            do {
-                try await allChangesFetched(&progress)
-            } catch {
-                let error = CKError(from: error)
-                progress.errors[nil] = error
-                outcome.syncFailure = error.ofImport(.busy)
-            }
-        }
-        return outcome
-    }
-
     func databasePage(since token: SyncToken?) async throws -> DatabasePage {
         try await client.databasePage(since: token, isPrivate: isPrivate)
     }
 
-    func zonePage(_ zone: ZoneID, since token: SyncToken?) async -> ZoneAnswer {
-        do throws(CKError) {
-            try await repeatUnanswered(beforeReading: zone)
-        } catch {
-            return ZoneAnswer(since: token, sends: sends[zone, default: 0], page: .failure(error))
-        }
-        let sends = sends[zone, default: 0]
-        return ZoneAnswer(since: token, sends: sends, page: await page(of: zone, token, sends))
-    }
-
-    private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
+    func zonePage(_ zone: ZoneID, since token: SyncToken?) async throws -> MirrorPage {
         if let prefetch = prefetchers[zone] {
             // A save sent since may be newer than the prefetched pages.
-            if prefetch.token == token, prefetch.prefetcher.sends == sends {
+            if prefetch.token == token, prefetch.prefetcher.changes == runner.changes[zone, default: 0] {
                 let page = await prefetch.prefetcher.take()
                 // After a failure, the next attempt starts again.
                 if case .failure = page { prefetchers[zone] = nil }
-                return page
+                return try page.get()
             }
             prefetch.prefetcher.stop()
             prefetchers[zone] = nil
         }
-        do throws(CKError) {
-            let counts = token == nil
-            return .success(
-                try await client.mirrorPage(of: zone, since: token, isPrivate: isPrivate, countsRemaining: counts)
-            )
-        } catch {
-            return .failure(error)
-        }
+        let counts = token == nil
+        return try await client.mirrorPage(of: zone, since: token, isPrivate: isPrivate, countsRemaining: counts)
     }
 
     /// Prefetches the following pages while this one is imported.
@@ -162,7 +138,7 @@ extension MirrorSync {
             prefetchers[zone]?.token = token
             return
         }
-        let prefetcher = PagePrefetcher(sends: sends[zone, default: 0])
+        let prefetcher = PagePrefetcher(changes: runner.changes[zone, default: 0])
         prefetchers[zone] = (token, prefetcher)
         inBackground { await prefetcher.run($0.client, $0.file.mapping, zone, isPrivate: $0.isPrivate, from: token) }
     }
@@ -182,39 +158,31 @@ extension MirrorSync {
         progress.details += try await write(page, reasons)
     }
 
-    func apply(_ answer: ZoneAnswer, of zone: ZoneID, _ progress: inout FetchProgress) async -> [FetchRound.Effect] {
-        switch answer.page {
-        case .success(let page):
-            let since = answer.since
-            // The page was read before one of its records was found in another zone, and would bring it back here.
-            guard answer.sends == sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
-            prefetch(page, of: zone)
-            do {
-                for part in page.parts(room: conditions.room) { try await importPart(part, of: zone, since, &progress) }
-                progress.bytes += page.bytes
-                let arrived = page.records.changed.count
-                progress.rest[zone] = page.remaining ?? progress.rest[zone].map { max(0, $0 - arrived) }
-                if page.records.moreComing { postProgress(progress) }
-            } catch is PageImporter.OutOfSequencePage {
-                return advance(.zoneFailed(zone, SyncFailure(.tokenExpired)))
-            } catch {
-                let error = CKError(from: error)
-                progress.errors[zone] = error
-                return advance(.zoneFailed(zone, error.ofImport(.zoneBusy)))
-            }
-            return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
-        case .failure(let error):
-            progress.errors[zone] = error
-            // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
-            if let reason = error.formerZone, reason != .deleted {
-                do {
-                    progress.details += try await zoneLost(zone, reason)
-                } catch {
-                    return advance(.zoneFailed(zone, CKError(from: error).ofImport(.zoneBusy)))
-                }
-            }
-            return advance(.zoneFailed(zone, error.syncFailure))
+    func apply(
+        _ page: MirrorPage,
+        of zone: ZoneID,
+        since token: SyncToken?,
+        _ progress: inout FetchProgress
+    ) async throws -> FetchRound.Event {
+        prefetch(page, of: zone)
+        do {
+            for part in page.parts(room: conditions.room) { try await importPart(part, of: zone, token, &progress) }
+        } catch is PageImporter.OutOfSequencePage {
+            return .zoneFailed(zone, SyncFailure(.tokenExpired))
         }
+        progress.bytes += page.bytes
+        let arrived = page.records.changed.count
+        progress.rest[zone] = page.remaining ?? progress.rest[zone].map { max(0, $0 - arrived) }
+        if page.records.moreComing { postProgress(progress) }
+        return .zonePage(zone, token: page.records.token, moreComing: page.records.moreComing)
+    }
+
+    func zoneReplaced(_ zone: ZoneID, _ reason: ZoneDeletionReason, _ progress: inout FetchProgress) async throws {
+        // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
+        guard reason != .deleted else { return }
+        var kept: [MirrorEvent.Detail] = []
+        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
+        progress.details += kept + (try await importer.zoneLost(zone, reason))
     }
 
     private func importPart(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ progress: inout FetchProgress)
@@ -290,18 +258,6 @@ extension MirrorSync {
         let ended = page.records.deleted.filter { $0.type == Share.recordType }.map(\.id.recordName)
         await database.shareKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
     }
-
-    private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {
-        let failed = outcome.failedZones
-        let unexplained = CKError(
-            .internalError,
-            "The relay's change feed makes no progress. Retry later, and see the relay's log."
-        )
-        if outcome.syncFailure != nil {
-            return errors[nil] ?? failed.compactMap { errors[$0] }.first ?? unexplained
-        }
-        return failed.isEmpty ? nil : failed.compactMap { errors[$0] }.first ?? unexplained
-    }
 }
 
 /// Imports, and what they change outside of the store's file.
@@ -336,13 +292,6 @@ extension MirrorSync {
         return kept + (try await importer.write(page, ending: ending, lost: lost, reasons))
     }
 
-    /// Handles a zone that was deleted and created again: the store's objects belong to the old one.
-    func zoneLost(_ zone: ZoneID, _ reason: ZoneDeletionReason) async throws -> [MirrorEvent.Detail] {
-        var kept: [MirrorEvent.Detail] = []
-        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
-        return kept + (try await importer.zoneLost(zone, reason))
-    }
-
     /// Imports a page's records and its token in one transaction.
     func write(
         _ found: MirrorPage,
@@ -350,7 +299,7 @@ extension MirrorSync {
         since: SyncToken?
     ) async throws -> (Int, [MirrorEvent.Detail]) {
         let written = try await importer.write(found, of: zone, since: since)
-        for zone in written.left { sends[zone, default: 0] += 1 }
+        for zone in written.left { runner.changes[zone, default: 0] += 1 }
         for zone in written.awaiting { expectsRecords(in: zone) }
         try conditions.crashPoint(.afterImport)
         return (written.count, written.details)

@@ -10,7 +10,13 @@ extension MirrorSync {
     struct SendProgress: SendRoundProgress {
         /// Writes in the name of the user whose changes were read.
         let client: any RelayClient
+        let epoch: Int
         var began: Date
+        var moves = 0
+        /// The number of passes through the outbox since the last move.
+        var passes = 0
+        /// The place in the outbox up to which this pass has read it; `nil` at its end.
+        var place: Int64? = -1
         var outcome = SyncSchedule.SendOutcome()
         var error: CKError?
         var busyZones: Set<ZoneID> = []
@@ -33,13 +39,15 @@ extension MirrorSync {
         /// Changes that failed when sent alone, by a failure of the relay or the network, since the relay last
         /// answered any request.
         var unansweredChanges: [(item: Outgoing, error: CKError)] = []
+
+        var failure: CKError? { error ?? busy }
     }
 
     /// The maximum number of times that records found in a zone to be removed are moved in one round; the next round
     /// continues.
     private static let maxMoves = 6
 
-    func sendChanges(backingOff: Set<ZoneID>) async throws { _ = try await send(backingOff: backingOff) }
+    static var scheduledSend: Void { () }
 
     /// Sends all unsent changes.
     ///
@@ -54,77 +62,49 @@ extension MirrorSync {
             try RecordTable(db).release(.dependencyArrived)
         }
         let names = objects.map { Set($0.map(\.name.text)) }
-        let refused = try await send(backingOff: [])
+        let refused = try await send(()).refused
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
         let waiting = try await file.pool.read { try OutboxRow.waiting($0) }
         if let first = waiting.first(where: { names?.contains($0.oid) ?? true }) { throw first.reasonToWait }
     }
 
-    /// Sends changes except to the zones in `backingOff`.
-    ///
-    /// Returns the refusals.
-    private func send(backingOff: Set<ZoneID>) async throws -> [SendResultWriter.Refusal] {
-        try await inLane(.sending) {
-            var progress = SendProgress(
-                client: isPublic ? account.clientOfCurrentUser : client,
-                began: conditions.wallClock()
-            )
-            progress.busyZones = backingOff
-            await sendRound(&progress)
-            if let error = progress.error ?? progress.busy { throw error }
-            return progress.refused
-        }
+    func sendProgress(_: Void) -> SendProgress {
+        SendProgress(
+            client: isPublic ? account.clientOfCurrentUser : client,
+            epoch: runner.accountEpoch,
+            began: conditions.wallClock()
+        )
     }
 
-    func send(_ progress: inout SendProgress) async {
-        for _ in 0..<Self.maxMoves {
-            guard await moveAndSend(&progress), progress.error == nil else { break }
+    /// Moves records, and then starts at the beginning of the outbox.
+    func passBegins(_ progress: inout SendProgress) async throws {
+        (progress.needsAnotherPass, progress.unansweredChanges, progress.place) = (false, [], -1)
+        guard progress.passes == 0 else { return }
+        if isPrivate { try await shareUnsharedLinkedObjects() }
+        try await moveOnRelay()
+    }
+
+    /// Conflicts are merged and sent again immediately, a limited number of times for each change.
+    ///
+    /// Another pass follows too if a record must move before its zone can be removed.
+    func passEnds(_ progress: inout SendProgress) async throws -> Bool {
+        if progress.needsFetch {
+            // A record was not found in its zone, because it may have moved.
+            (progress.needsFetch, progress.needsAnotherPass) = (false, true)
+            try await fetch([])
         }
+        progress.passes += 1
+        if progress.needsAnotherPass, progress.passes < SendDecision.maxConflicts + 3 { return true }
+        try await sendUnknown(&progress)
+        guard try await !finishMoves() else { return false }
+        progress.moves += 1
+        progress.passes = 0
+        return progress.moves < Self.maxMoves && progress.error == nil
+    }
+
+    func sendEnds(_ progress: inout SendProgress) async {
         // Nothing has shown that the failure was not in the network.
         progress.error = progress.error ?? progress.unansweredChanges.first?.error ?? progress.quotaError
-        await finish(&progress)
-    }
-
-    /// Moves and sends; returns `true` if a record was found that must move before its zone can be removed.
-    private func moveAndSend(_ progress: inout SendProgress) async -> Bool {
-        do {
-            try await repeatUnanswered(&progress)
-            if isPrivate { try await shareUnsharedLinkedObjects() }
-            if progress.error == nil { try await moveOnRelay() }
-        } catch {
-            progress.error = CKError(from: error)
-        }
-        // Conflicts are merged and sent again immediately, a limited number of times for each change.
-        for _ in 0...SendDecision.maxConflicts + 2 where progress.error == nil {
-            progress.needsAnotherPass = false
-            progress.unansweredChanges = []
-            await sendOutbox(&progress)
-            await fetchFirst(&progress)
-            guard progress.needsAnotherPass else { break }
-        }
-        guard progress.error == nil else { return false }
-        do {
-            try await sendUnknown(&progress)
-            return try await !finishMoves()
-        } catch {
-            progress.error = CKError(from: error)
-            return false
-        }
-    }
-
-    /// Fetches changes if a record was not found in its zone, because it may have moved.
-    private func fetchFirst(_ progress: inout SendProgress) async {
-        guard progress.needsFetch, progress.error == nil else { return }
-        progress.needsFetch = false
-        progress.needsAnotherPass = true
-        do {
-            try await fetch(asksDatabase: true, backingOff: [], prioritized: [])
-        } catch {
-            progress.error = CKError(from: error)
-        }
-    }
-
-    private func finish(_ progress: inout SendProgress) async {
         let failure = progress.error ?? progress.busy
         let objectsWithoutShare = Set(progress.objectsWithoutShare)
         if !objectsWithoutShare.isSubset(of: self.objectsWithoutShare) {
@@ -157,55 +137,29 @@ extension MirrorSync {
         if !progress.refused.isEmpty { await checkSchema() }
     }
 
-    /// Sends the outbox once, from its beginning to its end.
-    private func sendOutbox(_ progress: inout SendProgress) async {
-        var place: Int64 = -1
-        while progress.error == nil, !isStopped {
-            guard !Task.isCancelled else {
-                progress.error = CKError(.operationCancelled)
-                return
-            }
-            let file = file
-            let (from, limit, room) = (place, runner.limits.operations, conditions.room)
+    /// Reads the next changes from the outbox.
+    func pendingBatch(_ progress: inout SendProgress) async throws -> Exporter.Batch? {
+        while let place = progress.place {
+            let (file, limit, room) = (file, runner.limits.operations, conditions.room)
             let now = conditions.wallClock().timeIntervalSince1970
-            do {
-                let batch = try await file.pool.write { db in
-                    var isFull = try State.text(db, .quotaIsFull) != nil
-                    // Space may have been freed elsewhere, so a full database is tried again every 15 minutes.
-                    if let since = try State.number(db, .quotaIsFull), abs(now - since) > 900 {
-                        try State.set(db, .quotaIsFull, nil)
-                        isFull = false
-                    }
-                    return try Exporter(db, file).batch(after: from, limit: limit, room: room, isFull: isFull)
+            let batch = try await file.pool.write { db in
+                var isFull = try State.text(db, .quotaIsFull) != nil
+                // Space may have been freed elsewhere, so a full database is tried again every 15 minutes.
+                if let since = try State.number(db, .quotaIsFull), abs(now - since) > 900 {
+                    try State.set(db, .quotaIsFull, nil)
+                    isFull = false
                 }
-                place = batch.upTo
-                progress.objectsWithoutShare += batch.objectsWithoutShare
-                if batch.hasMoves {
-                    try await moveOnRelay()
-                    continue
-                }
-                if !batch.items.isEmpty { try await send(batch.items, &progress) }
-                if batch.isLast { return }
-            } catch {
-                progress.error = CKError(from: error)
+                return try Exporter(db, file).batch(after: place, limit: limit, room: room, isFull: isFull)
             }
-        }
-    }
-
-    /// Sends one batch: a request for each zone, or several if the limits require it.
-    private func send(_ items: [Outgoing], _ progress: inout SendProgress) async throws {
-        try conditions.crashPoint(.beforeSend)
-        var seen: Set<ZoneID> = []
-        for zone in items.map(\.zone) where progress.error == nil && seen.insert(zone).inserted {
-            guard !progress.busyZones.contains(zone) else { continue }
-            let ours = items.filter { $0.zone == zone }
-            guard try await createZone(zone, for: ours, &progress) else { continue }
-            let requests = runner.limits.split(ours.parentsFirst(), size: \.size)
-            try await sendRequests(requests, split: { $0.split($1, size: \.size) }) { request in
-                let rest = try await send(request, in: zone, &progress)
-                return progress.error == nil && !progress.busyZones.contains(zone) ? rest : nil
+            progress.place = batch.isLast ? nil : batch.upTo
+            progress.objectsWithoutShare += batch.objectsWithoutShare
+            guard batch.hasMoves else {
+                if !batch.items.isEmpty { try conditions.crashPoint(.beforeSend) }
+                return batch
             }
+            try await moveOnRelay()
         }
+        return nil
     }
 
     /// Creates a zone of this user before its first record is sent.
@@ -216,9 +170,6 @@ extension MirrorSync {
         guard isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return true }
-        let lock = lock(of: zone)
-        await lock.enter()
-        defer { lock.leave() }
         do throws(CKError) {
             try await progress.client.make([zone])
         } catch {
@@ -248,55 +199,97 @@ extension MirrorSync {
         retryLater(.quota)
     }
 
-    /// Sends one request and applies its result; returns the items to send again immediately.
-    private func send(_ request: [Outgoing], in zone: ZoneID, _ progress: inout SendProgress) async throws
-        -> [Outgoing]
-    {
-        let lock = lock(of: zone)
-        await lock.enter()
-        defer { lock.leave() }
-        inFlight.formUnion(request.map(\.oid))
-        defer { inFlight.subtract(request.map(\.oid)) }
-        let (request, writes) = try await prepareRequest(request, in: zone, &progress)
-        guard !request.isEmpty, progress.error == nil else { return [] }
+    /// Stores a request that is about to be sent.
+    func request(
+        for items: [Outgoing],
+        of batch: Exporter.Batch,
+        in zone: ZoneID,
+        _ progress: inout SendProgress
+    ) async throws -> SentRequest? {
+        let names = items.map(\.oid)
+        inFlight.formUnion(names)
+        defer { inFlight.subtract(names) }
+        let (ready, writes) = try await prepareRequest(items, in: zone, &progress)
+        guard !ready.isEmpty, progress.error == nil else { return nil }
         let isAtomic = !isPublic && !zone.isDefault
-        let sent = try await file.pool.write { db -> SentRequest in
-            let sent = try SentRequest(stillDue: request, writes, in: zone, atomically: isAtomic, db)
-            if !sent.items.isEmpty { try sent.keep(db, in: zone) }
-            return sent
+        let request = try await file.pool.write { db -> SentRequest in
+            let request = try SentRequest(stillDue: ready, writes, in: zone, atomically: isAtomic, db)
+            if !request.items.isEmpty { try request.keep(db, in: zone) }
+            return request
         }
-        if sent.items.count < request.count { progress.needsAnotherPass = true }
-        return sent.items.isEmpty ? [] : try await send(sent, in: zone, &progress)
+        if request.items.count < ready.count { progress.needsAnotherPass = true }
+        return request.items.isEmpty ? nil : request
     }
-}
 
-/// Sending requests, and repeating those whose responses were lost.
-extension MirrorSync {
-    /// Sends a stored request and applies its result; returns the items to send again immediately.
-    func send(_ sent: SentRequest, in zone: ZoneID, _ progress: inout SendProgress) async throws -> [Outgoing] {
-        let request = sent.items
-        sends[zone, default: 0] += 1
-        progress.bytes += request.reduce(0) { $0 + $1.size }
-        var answers: [WriteAnswer]
-        do throws(CKError) {
-            answers = try await progress.client.modify(sent.body, count: request.count, in: zone)
-            runner.limits.accepted()
-            feed.wrote(zone)
-        } catch {
-            return try await failed(sent, error, in: zone, &progress)
-        }
+    func answer(to request: SentRequest, in zone: ZoneID, _ progress: SendProgress) async throws -> [WriteAnswer] {
+        inFlight.formUnion(request.items.map(\.oid))
+        return try await progress.client.modify(request.body, count: request.items.count, in: zone)
+    }
+
+    func settle(
+        _ request: SentRequest,
+        _ answers: [WriteAnswer],
+        in zone: ZoneID,
+        _ progress: inout SendProgress
+    ) async throws -> [Outgoing] {
+        defer { inFlight.subtract(request.items.map(\.oid)) }
+        progress.bytes += request.items.reduce(0) { $0 + $1.size }
+        feed.wrote(zone)
         try conditions.crashPoint(.afterSend)
         try await refuseUnansweredChanges(&progress)
-        try await open(&answers, to: sent.writes, in: zone)
+        var answers = answers
+        try await open(&answers, to: request.writes, in: zone)
         for index in answers.indices {
             guard case .failed(let error, let server) = answers[index] else { continue }
-            if error.code == .invalidArguments { values.assets.forgetUploads(of: sent.writes[index]) }
+            if error.code == .invalidArguments { values.assets.forgetUploads(of: request.writes[index]) }
             guard var server = server.map({ [$0] }) else { continue }
             try await values.makeReadable(&server, in: zone)
             answers[index] = .failed(error, server.first)
         }
-        return try await applyResults(request, answers, zone, &progress, answers: true)
+        return try await applyResults(request.items, answers, zone, &progress, answers: true)
     }
+
+    func settle(
+        _ request: SentRequest,
+        _ error: CKError,
+        _ decision: WriteAttempts.Decision,
+        in zone: ZoneID,
+        _ progress: inout SendProgress
+    ) async throws -> [Outgoing] {
+        defer { inFlight.subtract(request.items.map(\.oid)) }
+        try await file.pool.write { db in
+            if decision == .repeatUnchanged {
+                try request.keep(db, in: zone)
+            } else {
+                try SentRequest.remove(db, in: zone)
+            }
+        }
+        switch decision {
+        case .repeatUnchanged, .split, .later: return []
+        case .keep:
+            requestFailedUnanswered(request.items, error, &progress)
+            return []
+        case .refuse:
+            let answers = request.items.map { _ in WriteAnswer.failed(error, nil) }
+            return try await applyResults(request.items, answers, zone, &progress)
+        }
+    }
+
+    // MARK: Requests without an answer
+
+    func unansweredZones() async throws -> [ZoneID] { try await file.pool.read { try SentRequest.zones($0) } }
+
+    func unansweredRequest(in zone: ZoneID) async throws -> SentRequest? {
+        do {
+            return try await file.pool.read { try SentRequest.find($0, in: zone) }
+        } catch is JSONError {
+            // Another version of this library may have stored it. Its changes are sent like any others.
+            try await file.pool.write { try SentRequest.remove($0, in: zone) }
+            return nil
+        }
+    }
+
+    func requestRepeated(_ progress: SendProgress) async { await note(sent: progress, nil) }
 
     /// Decrypts the saved records, which the relay returns completely, with fields that only a newer program knows.
     private func open(
@@ -313,73 +306,6 @@ extension MirrorSync {
         }
     }
 
-    /// Handles a failure of the request as a whole, without a result for each change.
-    private func failed(
-        _ sent: SentRequest,
-        _ error: CKError,
-        in zone: ZoneID,
-        _ progress: inout SendProgress
-    ) async throws -> [Outgoing] {
-        let request = sent.items
-        var kept = sent
-        if kept.staysOpen(after: error) {
-            try await file.pool.write { [kept] in try kept.keep($0, in: zone) }
-            progress.retryLater(error, in: zone)
-            return []
-        }
-        try await file.pool.write { try SentRequest.remove($0, in: zone) }
-        if error.code == .limitExceeded, request.count > 1 {
-            runner.limits.exceeded(by: request.count)
-            return request
-        }
-        if error.syncFailure.isRetriedAutomatically {
-            progress.retryLater(error, in: zone)
-            return []
-        }
-        if error.isServiceFailure {
-            requestFailedUnanswered(request, error, &progress)
-            return []
-        }
-        // The request failed as a whole, so each of its changes gets the same error.
-        return try await applyResults(request, request.map { _ in .failed(error, nil) }, zone, &progress)
-    }
-
-    /// Repeats requests that the relay may have executed without its response having arrived.
-    ///
-    /// Later changes build on them: they are sent only when the result is known.
-    func repeatUnanswered(_ progress: inout SendProgress) async throws {
-        for zone in try await file.pool.read({ try SentRequest.zones($0) }) {
-            guard progress.error == nil else { return }
-            guard !progress.busyZones.contains(zone) else { continue }
-            let lock = lock(of: zone)
-            await lock.enter()
-            defer { lock.leave() }
-            try await repeatUnanswered(in: zone, &progress)
-        }
-    }
-
-    /// Repeats a zone's unanswered request before one of its pages is read, in which this device's own writes would
-    /// look like those of others.
-    ///
-    /// Called with the zone's lock held.
-    ///
-    /// - Throws: An error while the result of the request is unknown; the page must wait then.
-    func repeatUnanswered(beforeReading zone: ZoneID) async throws(CKError) {
-        var progress = SendProgress(
-            client: isPublic ? account.clientOfCurrentUser : client,
-            began: conditions.wallClock()
-        )
-        let isOpen: Bool
-        do {
-            try await repeatUnanswered(in: zone, &progress)
-            isOpen = try await file.pool.read { try SentRequest.find($0, in: zone) != nil }
-        } catch {
-            throw CKError(from: error)
-        }
-        await note(sent: progress, nil)
-        if isOpen, let error = progress.error ?? progress.busy { throw error }
-    }
-
     /// Records the result of a round of sending as an event, if there is any.
     func note(sent progress: SendProgress, _ failure: CKError?) async {
         var details = progress.details
@@ -393,21 +319,6 @@ extension MirrorSync {
             error: failure ?? progress.refused.first?.error,
             details: details
         )
-    }
-
-    private func repeatUnanswered(in zone: ZoneID, _ progress: inout SendProgress) async throws {
-        let sent: SentRequest
-        do {
-            guard let open = try await file.pool.read({ try SentRequest.find($0, in: zone) }) else { return }
-            sent = open
-        } catch is JSONError {
-            // Another version of this library may have stored it. Its changes are sent like any others.
-            return try await file.pool.write { try SentRequest.remove($0, in: zone) }
-        }
-        let names = sent.items.map(\.oid)
-        inFlight.formUnion(names)
-        defer { inFlight.subtract(names) }
-        _ = try await send(sent, in: zone, &progress)
     }
 }
 
@@ -528,9 +439,11 @@ extension MirrorSync {
         guard isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
         for zone in try await file.pool.read({ try KnownZone.all($0) }) {
             let unsent = try await file.pool.read { try KnownRecord.unsent($0, in: zone) }
-            guard !unsent.isEmpty, progress.error == nil, try await createZone(zone.zone, for: [], &progress) else {
-                continue
-            }
+            guard !unsent.isEmpty, progress.error == nil else { continue }
+            let lock = lock(of: zone.zone)
+            await lock.enter()
+            defer { lock.leave() }
+            guard try await createZone(zone.zone, for: [], &progress) else { continue }
             for start in stride(from: 0, to: unsent.count, by: runner.limits.operations) where progress.error == nil {
                 let part = unsent[start..<min(start + runner.limits.operations, unsent.count)]
                 try await sendUnknown(part, in: zone, &progress)
@@ -545,10 +458,7 @@ extension MirrorSync {
         in zone: KnownZone,
         _ progress: inout SendProgress
     ) async throws {
-        let lock = lock(of: zone.zone)
-        await lock.enter()
-        defer { lock.leave() }
-        sends[zone.zone, default: 0] += 1
+        runner.changes[zone.zone, default: 0] += 1
         var writes: [ClientRequest.Write] = []
         for known in part { writes.append(try await values.sealed(known.copy(.create), in: zone.zone)) }
         var arrived: [KnownRecord] = []

@@ -24,9 +24,6 @@ actor MirrorSync {
 
     var runner: SyncRunner
     let outboxCheckLock = AsyncLock()
-    /// The number of requests sent to each zone or moving records out of it; pages requested before the last one are
-    /// out of date.
-    var sends: [ZoneID: Int] = [:]
     /// Ended zones whose objects may appear elsewhere, with the reason if they belong to another user.
     var endings: [ZoneID: ShareChange.Loss] = [:]
     /// Whether some records have left one zone and were not seen in another yet.
@@ -35,6 +32,7 @@ actor MirrorSync {
     var prefetchers: [ZoneID: (token: SyncToken, prefetcher: PagePrefetcher)] = [:]
 
     var feed = FeedState()
+    var polls: PollRunner
     var polling: PublicPolling
     var lastError: CKError?
     var hasWarned = false
@@ -66,10 +64,14 @@ actor MirrorSync {
         values = ValueCodec(file: file, database: database, assets: assets)
         isPublic = cloud.scope == .public
         runner = SyncRunner(of: database, conditions.world, isAutomatic: conditions.isAutomatic)
-        polling = PublicPolling(
-            file.mapping.recordTypes,
-            every: min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400)),
-            isPublic ? file.extents : [:]
+        polling = PublicPolling(extents: isPublic ? file.extents : [:])
+        var settings = PublicPoll.Settings()
+        settings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
+        polls = PollRunner(
+            PublicPoll(types: file.mapping.recordTypes, settings: settings),
+            time: conditions.time,
+            wallClock: conditions.wallClock,
+            random: conditions.random
         )
         conditions.time.testEnvironment?.join(self)
     }
@@ -110,7 +112,7 @@ actor MirrorSync {
         for zone in zones where zone.isEnding { endings[zone.zone] = .unknown }
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await file.pool.read({ try KnownZone.unfetched($0) }) { feed.changed(zone) }
-        polling.restore(marks)
+        polls.restore(marks)
         if let heldUntil, let heldFor, heldUntil > conditions.wallClock().timeIntervalSince1970 {
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
             runner.hold(for: min(heldUntil - conditions.wallClock().timeIntervalSince1970, heldFor))
@@ -228,7 +230,7 @@ extension MirrorSync: SyncTarget {
     func pendingWork() async -> [String] {
         guard conditions.isAutomatic, !isStopped else { return [] }
         let name = "The mirror of the \(database.scope.pathName) database"
-        if isPublic, runner.hasMissedChanges {
+        if isPublic, polls.hasMissedChanges {
             return ["\(name) has not polled since the last change."]
         }
         if let unfinished = runner.schedule.unfinished { return ["\(name) \(unfinished)."] }

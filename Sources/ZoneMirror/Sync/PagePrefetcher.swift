@@ -26,11 +26,11 @@ final class PagePrefetcher: Sendable {
     private static let depth = 32
     private static let room = 16 << 20
 
-    /// The number of requests sent to the zone when prefetching began; a later one may be newer than its pages.
-    let sends: Int
+    /// The number of this device's changes of the zone when prefetching began; a later one may be newer than its pages.
+    let changes: Int
     private let state = Mutex(State())
 
-    init(sends: Int) { self.sends = sends }
+    init(changes: Int) { self.changes = changes }
 
     /// Fetches pages up to the feed's end or the first failure.
     ///
