@@ -340,7 +340,7 @@ extension MirroredContainer {
             }
             let file = try storeFile(description, path)
             if let user, cloud.scope != .public { try Self.claim(file, for: user) }
-            let sync = MirrorSync(
+            let mirrored = MirroredStore(
                 file: file,
                 cloud: cloud,
                 conditions: conditions,
@@ -348,6 +348,7 @@ extension MirroredContainer {
                 otherStore: { [stores] in stores.file($0) },
                 accountChanged: { [weak self] change in await self?.accountChanged(change, in: file) }
             )
+            let sync = MirrorSync(mirrored, pollInterval: cloud.pollInterval)
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
             // A public file names its last user, who may have signed out since.

@@ -65,7 +65,7 @@ extension MirroredContainer {
             return try await reading(store) { try Explainer.addUnread(object, $0, file, to: explanation) }
         }
         let sync = sync(store)
-        let isSending = await sync?.inFlight.contains(object.name.text) ?? false
+        let isSending = await sync?.exports.inFlight.contains(object.name.text) ?? false
         let lastError = await sync?.lastError
         return try await reading(store) { db in
             let explainer = Explainer(db: db, file: file, isSending: isSending, lastError: lastError)

@@ -91,7 +91,7 @@ extension MirrorSync {
                 )
             }
             guard !names.isEmpty else { continue }
-            progress.details += try keepCopy(of: zone, only: names.subtracting(visibleInOtherZones))
+            progress.details += try store.keepCopy(of: zone, only: names.subtracting(visibleInOtherZones))
             progress.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
                 try Importer.run(db, file, at: now) { importer in
                     for name in names {

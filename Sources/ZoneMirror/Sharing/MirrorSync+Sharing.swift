@@ -6,6 +6,8 @@ import Wire
 import ZoneKit
 
 extension MirrorSync {
+    nonisolated var shareMover: ShareMover { ShareMover(store: store) }
+
     /// How often a share is merged with a newer version of the relay before the conflict is thrown.
     private static let shareRounds = 5
 
@@ -30,7 +32,7 @@ extension MirrorSync {
             )
             return try ShareCache.store(db, details, named: record.id.recordName, zone: home.id)
         }
-        await note(.share, details: [.share(ShareChange(news) ?? .updated, zone: zone.zoneName)])
+        await store.note(.share, details: [.share(ShareChange(news) ?? .updated, zone: zone.zoneName)])
         await notifyOtherListeners([zone])
         return share
     }
@@ -127,7 +129,7 @@ extension MirrorSync {
             try await file.pool.write { db in
                 _ = try Importer.run(db, file, at: now) { try $0.zoneLost(zone, .encryptedDataReset, isOurs: true) }
             }
-            feed.lost(zone.zone)
+            imports.feed.lost(zone.zone)
             database.forgetKey(of: CKRecordZone.ID(zone.zone))
             await notifyOtherListeners([zone.zone])
         }
@@ -137,14 +139,16 @@ extension MirrorSync {
     private func forget(_ zone: ZoneID, _ why: ShareChange) async throws {
         let (file, now) = (file, conditions.wallClock())
         var kept: [MirrorEvent.Detail] = []
-        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
+        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
+            kept = try store.keepCopy(of: known)
+        }
         let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return [] }
             return try Importer.run(db, file, at: now) { try $0.zoneLost(known, .purged) }
         }
-        feed.lost(zone)
+        imports.feed.lost(zone)
         database.forgetKey(of: CKRecordZone.ID(zone))
-        await note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
+        await store.note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
     }
 
     /// Returns why a shared zone is gone, as far as its share link still shows it.
@@ -156,7 +160,7 @@ extension MirrorSync {
             return json.flatMap { ClientShare(json: [UInt8]($0))?.shortGUID }
         }
         guard let guid = guid ?? nil else { return .unknown }
-        let container = CKContainer(sharing: database.session)
+        let container = store.container
         do {
             _ = try await container.shareMetadata(for: URL(filePath: "/\(guid)"))
             return .removed
@@ -166,6 +170,46 @@ extension MirrorSync {
             case .permissionFailure, .participantMayNeedVerification: return .removed
             default: return .unknown
             }
+        }
+    }
+}
+
+/// Assigning objects to zones in the store only; the next round sends the moves.
+extension MirrorSync {
+    /// Moves objects to another zone of this user in the store only; the next round sends the moves.
+    func reassign(_ objects: [ObjectID], to zone: ZoneID) async throws {
+        let file = file
+        try await reassigning { db in
+            try ShareMoves.reassign(db, objects, to: try KnownZone.make(db, zone).id, file: file)
+        }
+    }
+
+    /// Moves everything from one zone to another in the store, after which the zone is removed.
+    ///
+    /// Returns the objects.
+    func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
+        let file = file
+        // Another device may have shared these objects, and this one may not have fetched since.
+        if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
+        return try await reassigning { db in
+            guard let known = try KnownZone.find(db, zone) else { return [] }
+            try RecordTable(db).dropWhenEmpty(zone: known.id, movingTo: try KnownZone.make(db, target).id)
+            return try ShareMoves.empty(db, zone: known.id, file: file).objects
+        }
+    }
+
+    private func reassigning<Result: Sendable>(
+        _ move: @escaping @Sendable (Database) throws -> Result
+    ) async throws -> Result {
+        let (file, crash) = (file, conditions.crashPoint)
+        return try await inLane(.sending) {
+            let result = try await file.pool.write { db in
+                let result = try move(db)
+                try crash(.insideMove)
+                return result
+            }
+            try crash(.afterMove)
+            return result
         }
     }
 }

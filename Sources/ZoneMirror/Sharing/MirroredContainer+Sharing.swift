@@ -50,11 +50,11 @@ extension MirroredContainer {
             try await sync.checkAccount()
             try await sync.reassign(closure, to: zone)
             try await sync.sendNow(concerning: closure)
-            if let share { return (closure, share, sync.container) }
+            if let share { return (closure, share, sync.store.container) }
             let new = CKShare(recordZoneID: CKRecordZone.ID(zone))
             new.title = title ?? name ?? ""
             new.publicPermission = publicPermission
-            return (closure, try await sync.save(new), sync.container)
+            return (closure, try await sync.save(new), sync.store.container)
         } catch {
             throw MirrorError(from: error)
         }
@@ -268,7 +268,7 @@ extension MirroredContainer {
     ) async throws(MirrorError) {
         do {
             try await sync.checkAccount()
-            let results = try await sync.container.accept(invitations)
+            let results = try await sync.store.container.accept(invitations)
             if waits {
                 try await sync.fetchNow()
             } else {

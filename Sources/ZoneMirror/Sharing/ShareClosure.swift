@@ -157,15 +157,13 @@ struct UnsharedLinkedObjects {
     }
 }
 
-extension MirrorSync {
-    func findUnsharedLinkedObjects() async throws {
-        let file = file
+extension UnsharedLinkedObjects {
+    static func find(in file: StoreFile) async throws {
         guard try await file.pool.read({ try State.text($0, .unsharedLinkedObjects) }) != nil else { return }
         try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).search() }
     }
 
-    func shareUnsharedLinkedObjects() async throws {
-        let file = file
+    static func moveToShares(in file: StoreFile) async throws {
         guard try await file.pool.read({ try State.text($0, .unsharedLinkedObjects) }) != nil else { return }
         try await file.pool.write { try UnsharedLinkedObjects(db: $0, file: file).moveToShares() }
     }

@@ -90,7 +90,7 @@ extension MirrorSync {
     /// Reports once, as an event, the objects that the store held before it was mirrored.
     func reportExistingObjects() async {
         guard let count = try? await file.pool.read({ try State.number($0, .existingObjects) }) else { return }
-        await note(.setup, done: Int(count), details: [.localData(Int(count))])
+        await store.note(.setup, done: Int(count), details: [.localData(Int(count))])
         try? await file.pool.write { try State.set($0, .existingObjects, nil) }
     }
 }

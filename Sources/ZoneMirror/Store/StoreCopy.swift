@@ -127,7 +127,7 @@ struct KeptCopy {
     }
 }
 
-extension MirrorSync {
+extension MirroredStore {
     /// Copies objects of a zone before they are removed, if the store is configured to keep copies.
     func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
         guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, database.databaseScope == .shared

@@ -38,9 +38,8 @@ extension MirrorSync {
     }
 
     func fetchEnds(_ outcome: inout FetchRound.Outcome, _ progress: inout FetchProgress) async {
-        prefetchers.values.forEach { $0.prefetcher.stop() }
-        prefetchers = [:]
-        let skipsUnfetched = feed.unfetched.contains(where: progress.backingOff.contains)
+        imports.stopPrefetching()
+        let skipsUnfetched = imports.feed.unfetched.contains(where: progress.backingOff.contains)
         if outcome.syncFailure == nil, outcome.failedZones.isEmpty, !skipsUnfetched {
             do {
                 try await allChangesFetched(&progress)
@@ -53,16 +52,16 @@ extension MirrorSync {
         let failure = failure(of: outcome, progress)
         lastError = failure
         // The start of the last round that read the database's feed: all its zones have that state or a newer one.
-        if outcome.reachedDatabaseEnd { unfinishedImportStart = progress.began }
-        if failure == nil, !feed.unfetched.contains(where: progress.backingOff.contains),
-            let seen = unfinishedImportStart
+        if outcome.reachedDatabaseEnd { imports.unfinishedSince = progress.began }
+        if failure == nil, !imports.feed.unfetched.contains(where: progress.backingOff.contains),
+            let seen = imports.unfinishedSince
         {
-            unfinishedImportStart = nil
+            imports.unfinishedSince = nil
             await noteImported(at: seen)
             await checkSchema()
         }
         guard progress.records > 0 || failure != nil || !progress.details.isEmpty else { return }
-        await note(
+        await store.note(
             .import,
             began: progress.began,
             done: progress.records,
@@ -94,7 +93,7 @@ extension MirrorSync {
                     if isPublic { try PollProgress.forgetAll(db) }
                 }
             } while polls.runningTypes > 0
-            feed = FeedState(databaseToken: nil)
+            imports.feed = FeedState(databaseToken: nil)
             polls.restore([:])
             beginPolls()
         }
@@ -115,16 +114,16 @@ extension MirrorSync {
     }
 
     func zonePage(_ zone: ZoneID, since token: SyncToken?) async throws -> MirrorPage {
-        if let prefetch = prefetchers[zone] {
+        if let prefetch = imports.prefetchers[zone] {
             // A save sent since may be newer than the prefetched pages.
             if prefetch.token == token, prefetch.prefetcher.changes == runner.changes[zone, default: 0] {
                 let page = await prefetch.prefetcher.take()
                 // After a failure, the next attempt starts again.
-                if case .failure = page { prefetchers[zone] = nil }
+                if case .failure = page { imports.prefetchers[zone] = nil }
                 return try page.get()
             }
             prefetch.prefetcher.stop()
-            prefetchers[zone] = nil
+            imports.prefetchers[zone] = nil
         }
         let counts = token == nil
         return try await client.mirrorPage(of: zone, since: token, isPrivate: isPrivate, countsRemaining: counts)
@@ -134,12 +133,12 @@ extension MirrorSync {
     private func prefetch(_ page: MirrorPage, of zone: ZoneID) {
         guard page.records.moreComing, !isStopped else { return }
         let token = page.records.token
-        if prefetchers[zone] != nil {
-            prefetchers[zone]?.token = token
+        if imports.prefetchers[zone] != nil {
+            imports.prefetchers[zone]?.token = token
             return
         }
         let prefetcher = PagePrefetcher(changes: runner.changes[zone, default: 0])
-        prefetchers[zone] = (token, prefetcher)
+        imports.prefetchers[zone] = (token, prefetcher)
         inBackground { await prefetcher.run($0.client, $0.file.mapping, zone, isPrivate: $0.isPrivate, from: token) }
     }
 
@@ -181,8 +180,10 @@ extension MirrorSync {
         // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
         guard reason != .deleted else { return }
         var kept: [MirrorEvent.Detail] = []
-        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
-        progress.details += kept + (try await importer.zoneLost(zone, reason))
+        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
+            kept = try store.keepCopy(of: known)
+        }
+        progress.details += kept + (try await store.importer.zoneLost(zone, reason))
     }
 
     private func importPart(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ progress: inout FetchProgress)
@@ -218,12 +219,12 @@ extension MirrorSync {
         }
         let opened = zip(locked, try await values.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
         guard !opened.isEmpty else { return }
-        try await importer.unlocked(opened, in: zone)
+        try await store.importer.unlocked(opened, in: zone)
     }
 
     /// Reports an import's progress to the listeners; the file stores only its end.
     private func postProgress(_ progress: FetchProgress) {
-        broadcaster.post(
+        store.broadcaster.post(
             MirrorEvent(
                 id: 0,
                 store: file.id,
@@ -262,17 +263,13 @@ extension MirrorSync {
 
 /// Imports, and what they change outside of the store's file.
 extension MirrorSync {
-    nonisolated var importer: PageImporter {
-        PageImporter(file: file, now: conditions.wallClock(), crash: conditions.crashPoint)
-    }
-
     /// Imports the zones of a page of the database's feed and its token in one transaction.
     func write(
         _ page: DatabasePage,
         _ reasons: [ZoneID: ShareChange.Loss]
     ) async throws -> [MirrorEvent.Detail] {
         // Records of an ended zone may have moved to a changed one, so the zone is kept until those are fetched.
-        let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
+        let waits = page.moreComing || !page.changed.isEmpty || !imports.feed.unfetched.isEmpty
         var ending: [ZoneID] = []
         var lost: [(ZoneID, ZoneDeletionReason)] = []
         for (zone, reason) in page.deleted {
@@ -281,15 +278,15 @@ extension MirrorSync {
                 continue
             }
             ending.append(zone)
-            endings[zone] = reasons[zone] ?? .unknown
+            imports.endings[zone] = reasons[zone] ?? .unknown
         }
         var kept: [MirrorEvent.Detail] = []
         for (zone, _) in lost where file.scope == .shared {
             if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
-                kept += try keepCopy(of: known)
+                kept += try store.keepCopy(of: known)
             }
         }
-        return kept + (try await importer.write(page, ending: ending, lost: lost, reasons))
+        return kept + (try await store.importer.write(page, ending: ending, lost: lost, reasons))
     }
 
     /// Imports a page's records and its token in one transaction.
@@ -298,9 +295,9 @@ extension MirrorSync {
         of zone: ZoneID,
         since: SyncToken?
     ) async throws -> (Int, [MirrorEvent.Detail]) {
-        let written = try await importer.write(found, of: zone, since: since)
+        let written = try await store.importer.write(found, of: zone, since: since)
         for zone in written.left { runner.changes[zone, default: 0] += 1 }
-        for zone in written.awaiting { expectsRecords(in: zone) }
+        for zone in written.awaiting { imports.expectRecords(in: zone) }
         try conditions.crashPoint(.afterImport)
         return (written.count, written.details)
     }
@@ -308,18 +305,12 @@ extension MirrorSync {
 
 /// The end of a fetch round: records that left a zone without appearing in another, and zones that ended.
 extension MirrorSync {
-    /// Notes that records are expected in a zone, whose own feed may have nothing else to report.
-    func expectsRecords(in zone: ZoneID) {
-        awaitsRecords = true
-        feed.changed(zone)
-    }
-
     /// Called after all changes were fetched.
     func allChangesFetched(_ progress: inout FetchProgress) async throws {
-        if awaitsRecords { try await lookUpAwaitedRecords(&progress) }
-        if !endings.isEmpty { try await endZones(&progress) }
+        if imports.awaitsRecords { try await lookUpAwaitedRecords(&progress) }
+        if !imports.endings.isEmpty { try await endZones(&progress) }
         try await removeInvisibleObjects(&progress)
-        if isPrivate { try await findUnsharedLinkedObjects() }
+        if isPrivate { try await UnsharedLinkedObjects.find(in: file) }
     }
 
     // MARK: Expected records
@@ -346,14 +337,18 @@ extension MirrorSync {
                 for range in found.parts(room: conditions.room) {
                     var some = Array(found[range])
                     try await values.makeReadable(&some, in: zone)
-                    progress.records += try await importer.applyLookup(some.map(\.id.recordName), some, in: zone)
+                    progress.records += try await store.importer.applyLookup(some.map(\.id.recordName), some, in: zone)
                 }
                 let there = Set(found.map(\.id.recordName))
-                progress.records += try await importer.applyLookup(part.filter { !there.contains($0) }, [], in: zone)
+                progress.records += try await store.importer.applyLookup(
+                    part.filter { !there.contains($0) },
+                    [],
+                    in: zone
+                )
             }
         }
         try await file.pool.write { try State.set($0, .awaitsRecords, nil) }
-        awaitsRecords = false
+        imports.awaitsRecords = false
     }
 
     private func records(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
@@ -373,8 +368,8 @@ extension MirrorSync {
     /// Removes the objects that are still in an ended zone.
     private func endZones(_ progress: inout FetchProgress) async throws {
         let zones = try await file.pool.read { try KnownZone.all($0).filter(\.isEnding) }
-        for zone in zones where file.scope == .shared { progress.details += try keepCopy(of: zone) }
-        progress.details += try await importer.endZones(zones, endings)
-        endings = [:]
+        for zone in zones where file.scope == .shared { progress.details += try store.keepCopy(of: zone) }
+        progress.details += try await store.importer.endZones(zones, imports.endings)
+        imports.endings = [:]
     }
 }

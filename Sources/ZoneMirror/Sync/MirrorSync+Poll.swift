@@ -75,7 +75,7 @@ extension MirrorSync: PollTarget {
     }
 
     func typePolled(_ type: String, count: Int, began: Date) async {
-        if count > 0 { await note(.poll, began: began, done: count) }
+        if count > 0 { await store.note(.poll, began: began, done: count) }
     }
 
     private func noteFirstPoll() async {
@@ -118,7 +118,7 @@ extension MirrorSync: PollTarget {
         guard isUnknown || error.code == .invalidArguments else { return false }
         if polling.skipped.insert(type).inserted {
             let field = isUnknown ? "recordName" : Self.unmarkedField(error) ?? "modificationDate"
-            await note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
+            await store.note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
         }
         if !isUnknown { polling.unpolled.insert(type) }
         return true
@@ -135,7 +135,7 @@ extension MirrorSync: PollTarget {
     }
 
     func pageFailed(_ type: String, _ error: CKError, _ failure: SyncFailure) async {
-        await note(.poll, error: error)
+        await store.note(.poll, error: error)
         handle(.operationFailed(failure))
         await storeRetryDelay()
     }

@@ -6,28 +6,19 @@ import ZoneKit
 
 /// Trying again later what cannot be sent now, even if nothing reports that it is possible.
 extension MirrorSync {
-    enum Retry {
-        /// Changes that found no space: another device may free some.
-        case quota
-        /// Changes that wait for something.
-        case waiting
-        /// Changes that the relay refused because of its schema.
-        case schema
-    }
-
     private static let retryInterval = Duration.seconds(900)
 
-    func retryLater(_ retry: Retry) {
-        guard retries[retry] == nil, conditions.isAutomatic, !isStopped else { return }
+    func retryLater(_ retry: ExportState.Retry) {
+        guard exports.retries[retry] == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
-        retries[retry] = time.start { [weak self] in
+        exports.retries[retry] = time.start { [weak self] in
             guard (try? await time.sleep(time.now() + Self.retryInterval)) != nil else { return }
             await self?.retry(retry)
         }
     }
 
-    private func retry(_ retry: Retry) async {
-        retries[retry] = nil
+    private func retry(_ retry: ExportState.Retry) async {
+        exports.retries[retry] = nil
         switch retry {
         case .quota:
             try? await file.pool.write { db in
@@ -50,8 +41,8 @@ extension MirrorSync {
     /// Checks run one at a time: an older result reported after a newer one would leave a change unsent until the next
     /// commit.
     func outboxChanged() async {
-        await outboxCheckLock.enter()
-        defer { outboxCheckLock.leave() }
+        await exports.checkLock.enter()
+        defer { exports.checkLock.leave() }
         let file = file
         if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { retryLater(.waiting) }
         let status = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
@@ -68,8 +59,8 @@ extension MirrorSync {
         handle(.outboxChanged(isEmpty: status?.mayGo != true))
         if status?.isFull == true, count > 0 { retryLater(.quota) }
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
-        if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
-        hasWarned = isLarge
+        if isLarge, !exports.hasWarned { await store.note(.notice, details: [.outboxIsLarge(count)]) }
+        exports.hasWarned = isLarge
     }
 
     /// While the quota is exceeded, the number of changes checked for one that needs no space.
@@ -85,7 +76,7 @@ extension MirrorSync {
     /// Makes no request if nothing was refused for a reason that a schema change can fix.
     func checkSchema() async {
         // The public database has no such call, but the schema belongs to the container.
-        let own = container.privateCloudDatabase.client
+        let own = store.container.privateCloudDatabase.client
         guard await hasSchemaRefusals(), let version = try? await own.schemaVersion() else { return }
         let file = file
         let count = try? await file.pool.write { db -> Int in

@@ -70,7 +70,7 @@ extension MirrorSync {
 
     func sendProgress(_: Void) -> SendProgress {
         SendProgress(
-            client: isPublic ? account.clientOfCurrentUser : client,
+            client: isPublic ? store.account.clientOfCurrentUser : client,
             epoch: runner.accountEpoch,
             began: conditions.wallClock()
         )
@@ -80,8 +80,8 @@ extension MirrorSync {
     func passBegins(_ progress: inout SendProgress) async throws {
         (progress.needsAnotherPass, progress.unansweredChanges, progress.place) = (false, [], -1)
         guard progress.passes == 0 else { return }
-        if isPrivate { try await shareUnsharedLinkedObjects() }
-        try await moveOnRelay()
+        if isPrivate { try await UnsharedLinkedObjects.moveToShares(in: file) }
+        try await shareMover.moveOnRelay(self)
     }
 
     /// Conflicts are merged and sent again immediately, a limited number of times for each change.
@@ -95,8 +95,8 @@ extension MirrorSync {
         }
         progress.passes += 1
         if progress.needsAnotherPass, progress.passes < SendDecision.maxConflicts + 3 { return true }
-        try await sendUnknown(&progress)
-        guard try await !finishMoves() else { return false }
+        try await UnknownRecords(store: store).send(&progress, self)
+        guard try await !shareMover.finishMoves(self) else { return false }
         progress.moves += 1
         progress.passes = 0
         return progress.moves < Self.maxMoves && progress.error == nil
@@ -107,10 +107,10 @@ extension MirrorSync {
         progress.error = progress.error ?? progress.unansweredChanges.first?.error ?? progress.quotaError
         let failure = progress.error ?? progress.busy
         let objectsWithoutShare = Set(progress.objectsWithoutShare)
-        if !objectsWithoutShare.isSubset(of: self.objectsWithoutShare) {
+        if !objectsWithoutShare.isSubset(of: exports.objectsWithoutShare) {
             progress.details.append(.shareMissing(objectsWithoutShare.sorted()))
         }
-        self.objectsWithoutShare.formUnion(objectsWithoutShare)
+        exports.objectsWithoutShare.formUnion(objectsWithoutShare)
         await note(sent: progress, failure)
         let hasSent = progress.sent > 0
         lastError = failure
@@ -157,7 +157,7 @@ extension MirrorSync {
                 if !batch.items.isEmpty { try conditions.crashPoint(.beforeSend) }
                 return batch
             }
-            try await moveOnRelay()
+            try await shareMover.moveOnRelay(self)
         }
         return nil
     }
@@ -183,7 +183,7 @@ extension MirrorSync {
             return false
         }
         try await file.pool.write { try KnownZone.make($0, zone).exists($0) }
-        feed.wrote(zone)
+        imports.feed.wrote(zone)
         return true
     }
 
@@ -207,8 +207,8 @@ extension MirrorSync {
         _ progress: inout SendProgress
     ) async throws -> SentRequest? {
         let names = items.map(\.oid)
-        inFlight.formUnion(names)
-        defer { inFlight.subtract(names) }
+        exports.inFlight.formUnion(names)
+        defer { exports.inFlight.subtract(names) }
         let (ready, writes) = try await prepareRequest(items, in: zone, &progress)
         guard !ready.isEmpty, progress.error == nil else { return nil }
         let isAtomic = !isPublic && !zone.isDefault
@@ -222,7 +222,7 @@ extension MirrorSync {
     }
 
     func answer(to request: SentRequest, in zone: ZoneID, _ progress: SendProgress) async throws -> [WriteAnswer] {
-        inFlight.formUnion(request.items.map(\.oid))
+        exports.inFlight.formUnion(request.items.map(\.oid))
         return try await progress.client.modify(request.body, count: request.items.count, in: zone)
     }
 
@@ -232,9 +232,9 @@ extension MirrorSync {
         in zone: ZoneID,
         _ progress: inout SendProgress
     ) async throws -> [Outgoing] {
-        defer { inFlight.subtract(request.items.map(\.oid)) }
+        defer { exports.inFlight.subtract(request.items.map(\.oid)) }
         progress.bytes += request.items.reduce(0) { $0 + $1.size }
-        feed.wrote(zone)
+        imports.feed.wrote(zone)
         try conditions.crashPoint(.afterSend)
         try await refuseUnansweredChanges(&progress)
         var answers = answers
@@ -256,7 +256,7 @@ extension MirrorSync {
         in zone: ZoneID,
         _ progress: inout SendProgress
     ) async throws -> [Outgoing] {
-        defer { inFlight.subtract(request.items.map(\.oid)) }
+        defer { exports.inFlight.subtract(request.items.map(\.oid)) }
         try await file.pool.write { db in
             if decision == .repeatUnchanged {
                 try request.keep(db, in: zone)
@@ -311,7 +311,7 @@ extension MirrorSync {
         var details = progress.details
         if !progress.refused.isEmpty { details.append(.refused(progress.refused.map(\.oid))) }
         guard !details.isEmpty || progress.sent > 0 || failure != nil else { return }
-        await note(
+        await store.note(
             .export,
             began: progress.began,
             done: progress.sent,
@@ -427,113 +427,5 @@ extension MirrorSync {
             detail == .quotaExceeded()
                 ? .quotaExceeded(used: storage.used, limit: storage.limit, needed: Int64(needed)) : detail
         }
-    }
-}
-
-/// Sending records and values that only a newer program knows.
-///
-/// See Sync.md, "Unknown records".
-extension MirrorSync {
-    /// Sends records of unknown types again after their zone was created again because its key was lost.
-    func sendUnknown(_ progress: inout SendProgress) async throws {
-        guard isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
-        for zone in try await file.pool.read({ try KnownZone.all($0) }) {
-            let unsent = try await file.pool.read { try KnownRecord.unsent($0, in: zone) }
-            guard !unsent.isEmpty, progress.error == nil else { continue }
-            let lock = lock(of: zone.zone)
-            await lock.enter()
-            defer { lock.leave() }
-            guard try await createZone(zone.zone, for: [], &progress) else { continue }
-            for start in stride(from: 0, to: unsent.count, by: runner.limits.operations) where progress.error == nil {
-                let part = unsent[start..<min(start + runner.limits.operations, unsent.count)]
-                try await sendUnknown(part, in: zone, &progress)
-            }
-        }
-        guard progress.error == nil, progress.quotaError == nil, progress.busyZones.isEmpty else { return }
-        try await file.pool.write { try State.set($0, .hasUnsent, nil) }
-    }
-
-    private func sendUnknown(
-        _ part: ArraySlice<KnownRecord>,
-        in zone: KnownZone,
-        _ progress: inout SendProgress
-    ) async throws {
-        runner.changes[zone.zone, default: 0] += 1
-        var writes: [ClientRequest.Write] = []
-        for known in part { writes.append(try await values.sealed(known.copy(.create), in: zone.zone)) }
-        var arrived: [KnownRecord] = []
-        for (known, answer) in zip(part, try await progress.client.modify(writes, in: zone.zone, atomically: false)) {
-            guard case .failed(let error, _) = answer, error.code != .serverRecordChanged else {
-                arrived.append(known)
-                continue
-            }
-            // Records that the relay refuses permanently stay here for the program that knows them.
-            if error.syncFailure.isRetriedAutomatically || error.isServiceFailure {
-                progress.retryLater(error, in: zone.zone)
-            } else if error.code == .quotaExceeded {
-                progress.quotaError = progress.quotaError ?? error
-            } else {
-                arrived.append(known)
-                progress.error = progress.error ?? error
-            }
-        }
-        progress.changedZones.insert(zone.zone)
-        try await file.pool.write { [arrived, zone] db in
-            for sent in arrived {
-                guard let known = try KnownRecord.find(db, zone: zone.id, name: sent.name), !known.state.isInZone else {
-                    continue
-                }
-                try RecordTable(db).superseded(known)
-            }
-        }
-    }
-
-    /// Encrypts unknown values again after the relay has moved them, because the new zone has another key.
-    ///
-    /// Known values are sent with the change that is created by the move.
-    func resealUnknown(in zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
-        guard database.hasEncryptionKey else { return }
-        let (file, zone) = (file, zoneMove.to.zone)
-        let copies = try await file.pool.read { db in
-            try names.compactMap { name -> ClientRequest.Write? in
-                let target = try KnownRecord.find(db, zone: zoneMove.to.id, name: name)
-                guard let known = try target ?? KnownRecord.find(db, zone: zoneMove.from.id, name: name) else {
-                    return nil
-                }
-                let own = known.entity.flatMap { file.mapping.tables[$0] }.map { file.mapping.ownFields(of: $0) } ?? []
-                var write = known.copy(.forceUpdate)
-                write.fields = write.fields.filter { write.encrypted.contains($0.key) && !own.contains($0.key) }
-                return write.fields.isEmpty ? nil : write
-            }
-        }
-        for start in stride(from: 0, to: copies.count, by: BatchLimits.maxOperations) {
-            var writes: [ClientRequest.Write] = []
-            for copy in copies[start..<min(start + BatchLimits.maxOperations, copies.count)] {
-                writes.append(try await values.sealed(copy, in: zone))
-            }
-            for case .failed(let error, _) in try await client.modify(writes, in: zone, atomically: false)
-            where error.syncFailure.isRetriedAutomatically || error.isServiceFailure || error.code == .quotaExceeded {
-                throw error
-            }
-        }
-    }
-}
-
-extension KnownRecord {
-    /// The records of a zone that the model does not know and the relay no longer has.
-    fileprivate static func unsent(_ db: Database, in zone: KnownZone) throws -> [KnownRecord] {
-        let sql =
-            "SELECT name FROM mirror_record WHERE zone = ? AND oid IS NULL AND state NOT IN \(RecordTable.inZone) ORDER BY id"
-        return try String.fetchAll(db, sql: sql, arguments: [zone.id]).compactMap { name in
-            try find(db, zone: zone.id, name: name)
-        }
-    }
-
-    /// Returns a write of the record as known here, without assets.
-    func copy(_ type: OperationType) -> ClientRequest.Write {
-        let fields = serverFields().filter { !$0.value.type.isAsset }
-        var write = ClientRequest.Write(type, name, recordType: self.type, fields: fields.mapValues { Optional($0) })
-        write.encrypted = encryptedFields().intersection(fields.keys)
-        return write
     }
 }

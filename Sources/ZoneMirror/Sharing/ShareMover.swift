@@ -5,7 +5,13 @@ import SyncCore
 import Wire
 import ZoneKit
 
-extension MirrorSync {
+/// Carries out a store's moves on the relay.
+struct ShareMover: Sendable {
+    let store: MirroredStore
+
+    private var file: StoreFile { store.file }
+    private var client: any RelayClient { store.client }
+
     /// The maximum number of records moved by one request.
     private static let moveLimit = 5_000
     /// The maximum number of records that the relay moves in one commit.
@@ -15,18 +21,18 @@ extension MirrorSync {
     ///
     /// Does not throw if the relay cannot move them: then copies are sent, and the originals are deleted after the
     /// copies have arrived. Throws only temporary errors.
-    func moveOnRelay() async throws {
-        guard isPrivate else { return }
+    func moveOnRelay(_ sync: isolated MirrorSync) async throws {
+        guard store.isPrivate else { return }
         for isLast in [false, true] {
             var isRefused = false
             for zoneMove in try await file.pool.read({ try ShareMoves.pendingMoves($0) }) {
-                if conditions.relayMoves, try await carryOut(zoneMove, isLast: isLast) { continue }
+                if store.conditions.relayMoves, try await carryOut(zoneMove, isLast: isLast, sync) { continue }
                 isRefused = true
-                if isLast || !conditions.relayMoves { try await copyUnknown(zoneMove) }
+                if isLast || !store.conditions.relayMoves { try await copyUnknown(zoneMove, sync) }
             }
-            guard isRefused, conditions.relayMoves, !isLast else { return }
+            guard isRefused, store.conditions.relayMoves, !isLast else { return }
             // Some records were deleted or moved elsewhere, or the relay does not have this call.
-            try await fetch([])
+            try await sync.fetch([])
             let file = file
             try await file.pool.write { try ShareMoves.emptyAll($0, file: file) }
         }
@@ -37,87 +43,95 @@ extension MirrorSync {
     ///
     /// Participants lose the zone as a whole and never see its records removed one by one, which they could not
     /// distinguish from deletions. Usually this is one commit. If it cannot be, the share is ended first.
-    private func carryOut(_ zoneMove: ShareMoves.ZoneMove, isLast: Bool) async throws -> Bool {
-        guard zoneMove.endsZone else { return try await move(zoneMove) }
+    private func carryOut(
+        _ zoneMove: ShareMoves.ZoneMove,
+        isLast: Bool,
+        _ sync: isolated MirrorSync
+    ) async throws -> Bool {
+        guard zoneMove.endsZone else { return try await move(zoneMove, sync) }
         // Values encrypted with the zone's key must be encrypted again before the zone ends.
-        let isOne = zoneMove.names.count <= Self.commitLimit && !database.hasEncryptionKey
-        if isOne, try await end(zoneMove) { return true }
+        let isOne = zoneMove.names.count <= Self.commitLimit && !store.database.hasEncryptionKey
+        if isOne, try await end(zoneMove, sync) { return true }
         // The zone has other records; after the next fetch, they may be moved too.
         guard isLast || !isOne else { return false }
-        try await close(
+        try await sync.close(
             CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zoneMove.from.zone))
         )
-        return try await move(zoneMove)
+        return try await move(zoneMove, sync)
     }
 
     /// Moves all records out of a zone and ends it with its share in one commit; returns `false` if the relay refuses
     /// permanently.
-    private func end(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+    private func end(_ zoneMove: ShareMoves.ZoneMove, _ sync: isolated MirrorSync) async throws -> Bool {
         let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
-        guard try await endInOneCommit(zoneMove) else { return false }
-        await notifyOtherListeners([from, to])
+        guard try await endInOneCommit(zoneMove, sync) else { return false }
+        await sync.notifyOtherListeners([from, to])
         return true
     }
 
-    private func endInOneCommit(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+    private func endInOneCommit(_ zoneMove: ShareMoves.ZoneMove, _ sync: isolated MirrorSync) async throws -> Bool {
         let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
         // Pages that were read before the move must not be imported after it.
         for zone in [from, to] {
-            await lock(of: zone).enter()
-            runner.changes[zone, default: 0] += 1
+            await sync.lock(of: zone).enter()
+            sync.runner.changes[zone, default: 0] += 1
         }
-        defer { for zone in [from, to] { lock(of: zone).leave() } }
+        defer { for zone in [from, to] { sync.lock(of: zone).leave() } }
         do throws(CKError) {
             try await client.moveRecords(zoneMove.names, from: from, to: to, deletesSource: true)
         } catch {
             guard !error.syncFailure.isRetriedAutomatically else { throw error }
             return false
         }
-        try conditions.crashPoint(.afterRelayMove)
-        try conditions.crashPoint(.afterZoneGone)
+        try store.conditions.crashPoint(.afterRelayMove)
+        try store.conditions.crashPoint(.afterZoneGone)
         let file = file
         try await file.pool.write { db in
             try ShareMoves.moved(db, zoneMove, zoneMove.names, file: file)
             try ShareMoves.finished(db, zone: from, file: file)
         }
-        feed.wrote(to)
-        feed.lost(from)
+        sync.imports.feed.wrote(to)
+        sync.imports.feed.lost(from)
         return true
     }
 
     /// Moves some records; returns `false` if the relay refuses permanently.
-    private func move(_ zoneMove: ShareMoves.ZoneMove) async throws -> Bool {
+    private func move(_ zoneMove: ShareMoves.ZoneMove, _ sync: isolated MirrorSync) async throws -> Bool {
         let (from, to) = (zoneMove.from.zone, zoneMove.to.zone)
         for start in stride(from: 0, to: zoneMove.names.count, by: Self.moveLimit) {
             let part = Array(zoneMove.names[start..<min(start + Self.moveLimit, zoneMove.names.count)])
             // Pages that were read before the move must not be imported after it.
             for zone in [from, to] {
-                await lock(of: zone).enter()
-                runner.changes[zone, default: 0] += 1
+                await sync.lock(of: zone).enter()
+                sync.runner.changes[zone, default: 0] += 1
             }
-            defer { for zone in [from, to] { lock(of: zone).leave() } }
+            defer { for zone in [from, to] { sync.lock(of: zone).leave() } }
             do throws(CKError) {
                 try await client.moveRecords(part, from: from, to: to)
             } catch {
                 guard !error.syncFailure.isRetriedAutomatically else { throw error }
                 return false
             }
-            try conditions.crashPoint(.afterRelayMove)
-            try await resealUnknown(in: zoneMove, part)
-            try await noteMoved(zoneMove, part)
+            try store.conditions.crashPoint(.afterRelayMove)
+            try await UnknownRecords(store: store).reseal(in: zoneMove, part)
+            try await noteMoved(zoneMove, part, sync)
         }
-        await notifyOtherListeners([from, to])
+        await sync.notifyOtherListeners([from, to])
         return true
     }
 
-    private func noteMoved(_ zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
+    private func noteMoved(
+        _ zoneMove: ShareMoves.ZoneMove,
+        _ names: [String],
+        _ sync: isolated MirrorSync
+    ) async throws {
         let file = file
         try await file.pool.write { try ShareMoves.moved($0, zoneMove, names, file: file) }
-        feed.wrote(zoneMove.to.zone)
+        sync.imports.feed.wrote(zoneMove.to.zone)
     }
 
     /// Sends copies of records that the model does not know; all others are sent from the outbox.
-    private func copyUnknown(_ zoneMove: ShareMoves.ZoneMove) async throws {
+    private func copyUnknown(_ zoneMove: ShareMoves.ZoneMove, _ sync: isolated MirrorSync) async throws {
         let unknown = try await file.pool.read { db in
             try zoneMove.names.compactMap { try KnownRecord.find(db, zone: zoneMove.from.id, name: $0) }
                 .filter { $0.oid == nil }
@@ -126,41 +140,41 @@ extension MirrorSync {
             let part = unknown[start..<min(start + BatchLimits.maxOperations, unknown.count)]
             var writes: [ClientRequest.Write] = []
             for known in part {
-                writes.append(try await values.sealed(known.copy(.forceReplace), in: zoneMove.to.zone))
+                writes.append(try await store.values.sealed(known.copy(.forceReplace), in: zoneMove.to.zone))
             }
             let answers = try await client.modify(writes, in: zoneMove.to.zone, atomically: false)
             let arrived = zip(part, answers).compactMap { known, answer in
                 if case .saved = answer { known.name } else { nil }
             }
-            try await noteMoved(zoneMove, arrived)
+            try await noteMoved(zoneMove, arrived, sync)
         }
     }
 
     /// Deletes moved originals after their copies have arrived; returns `false` if something must be moved first.
-    func finishMoves() async throws -> Bool {
+    func finishMoves(_ sync: isolated MirrorSync) async throws -> Bool {
         let (originals, zones) = try await file.pool.read { try ShareMoves.removable($0) }
-        if !originals.isEmpty { try conditions.crashPoint(.beforeOriginalsGo) }
+        if !originals.isEmpty { try store.conditions.crashPoint(.beforeOriginalsGo) }
         var hasNewChanges = false
         for (zone, originals) in originals {
             for start in stride(from: 0, to: originals.count, by: 200) {
                 let part = originals[start..<min(start + 200, originals.count)]
                 let deleted = try await delete(part, in: zone)
                 hasNewChanges = hasNewChanges || deleted.count < part.count
-                try conditions.crashPoint(.afterOriginalsGo)
+                try store.conditions.crashPoint(.afterOriginalsGo)
                 try await file.pool.write { try ShareMoves.finished($0, originals: deleted, in: zone) }
             }
-            await notifyOtherListeners([zone])
+            await sync.notifyOtherListeners([zone])
         }
         // Another user has changed an original since it was copied; the next fetch merges that into its object.
-        if hasNewChanges { handle(.noticed(nil)) }
+        if hasNewChanges { sync.handle(.noticed(nil)) }
         var isDone = true
         for zone in zones {
-            try await close(CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zone)))
-            switch try await drop(zone) {
-            case .dropped: await notifyOtherListeners([zone])
+            try await sync.close(CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zone)))
+            switch try await drop(zone, sync) {
+            case .dropped: await sync.notifyOtherListeners([zone])
             case .hasNewChanges:
-                feed.changed(zone)
-                try await fetch([zone])
+                sync.imports.feed.changed(zone)
+                try await sync.fetch([zone])
                 isDone = false
             case .hasRecords: isDone = false
             }
@@ -178,8 +192,8 @@ extension MirrorSync {
     }
 
     /// Deletes a zone that this device has emptied, with what others have added to it.
-    private func drop(_ zone: ZoneID) async throws -> ZoneRemoval {
-        let lock = lock(of: zone)
+    private func drop(_ zone: ZoneID, _ sync: isolated MirrorSync) async throws -> ZoneRemoval {
+        let lock = sync.lock(of: zone)
         await lock.enter()
         defer { lock.leave() }
         let file = file
@@ -189,18 +203,22 @@ extension MirrorSync {
         }
         guard count == 0 else { return .hasRecords }
         guard try await !hasNewChanges(zone, since: token) else { return .hasNewChanges }
-        runner.changes[zone, default: 0] += 1
-        try await delete(zone)
-        try conditions.crashPoint(.afterZoneGone)
+        sync.runner.changes[zone, default: 0] += 1
+        try await sync.delete(zone)
+        try store.conditions.crashPoint(.afterZoneGone)
         try await file.pool.write { try ShareMoves.finished($0, zone: zone, file: file) }
-        feed.lost(zone)
+        sync.imports.feed.lost(zone)
         return .dropped
     }
 
     private func hasNewChanges(_ zone: ZoneID, since token: String?) async throws -> Bool {
         do throws(CKError) {
-            let page = try await client.mirrorPage(of: zone, since: token.map { SyncToken($0) }, isPrivate: isPrivate)
-                .records
+            let page = try await client.mirrorPage(
+                of: zone,
+                since: token.map { SyncToken($0) },
+                isPrivate: store.isPrivate
+            )
+            .records
             return page.moreComing || page.changed.contains { $0.type != Share.recordType }
         } catch {
             switch error.code {
@@ -225,42 +243,5 @@ extension MirrorSync {
             }
         }
         return deleted
-    }
-
-    /// Moves objects to another zone of this user in the store only; the next round sends the moves.
-    func reassign(_ objects: [ObjectID], to zone: ZoneID) async throws {
-        let file = file
-        try await reassigning { db in
-            try ShareMoves.reassign(db, objects, to: try KnownZone.make(db, zone).id, file: file)
-        }
-    }
-
-    /// Moves everything from one zone to another in the store, after which the zone is removed.
-    ///
-    /// Returns the objects.
-    func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
-        let file = file
-        // Another device may have shared these objects, and this one may not have fetched since.
-        if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
-        return try await reassigning { db in
-            guard let known = try KnownZone.find(db, zone) else { return [] }
-            try RecordTable(db).dropWhenEmpty(zone: known.id, movingTo: try KnownZone.make(db, target).id)
-            return try ShareMoves.empty(db, zone: known.id, file: file).objects
-        }
-    }
-
-    private func reassigning<Result: Sendable>(
-        _ move: @escaping @Sendable (Database) throws -> Result
-    ) async throws -> Result {
-        let (file, crash) = (file, conditions.crashPoint)
-        return try await inLane(.sending) {
-            let result = try await file.pool.write { db in
-                let result = try move(db)
-                try crash(.insideMove)
-                return result
-            }
-            try crash(.afterMove)
-            return result
-        }
     }
 }
