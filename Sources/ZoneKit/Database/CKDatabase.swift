@@ -1,6 +1,6 @@
 public import Foundation
 package import Records
-package import SyncCore
+import SyncCore
 import Synchronization
 import Wire
 
@@ -415,7 +415,7 @@ extension CKDatabase {
         connection.didSee(page.records.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
         connection.didSee(page.deletions.lazy.map(\.recordID), .listing, of: scope, at: requestTime)
         let before = connection.zoneKeys.key(zoneID)?.number
-        if wantsKey { try await openKey(of: zoneID) }
+        if wantsKey { try await keys.openKey(of: zoneID) }
         try await processKeys(of: &page, in: zoneID, isListed: token == nil, connection)
         let now = connection.zoneKeys.key(zoneID)?.number
         page.containsKey = page.containsKey && token != nil && now != nil && now != before
@@ -438,15 +438,15 @@ extension CKDatabase {
         if !keys.isEmpty {
             page.records.removeAll { $0.recordType == KeyRecord.type }
             // A key record may be for this user, so values that could not be decrypted before can be now.
-            try await openOwnKey(of: zoneID, from: keys)
+            try await self.keys.openOwnKey(of: zoneID, from: keys)
             page.containsKey = true
         }
         page.deletions.removeAll { $0.recordType == KeyRecord.type }
-        try await openKeys(for: page.records)
+        try await self.keys.openKeys(for: page.records)
         if databaseScope == .private, connection.zoneKeys.isInaccessible(zoneID) { throw .encryptedDataReset(zoneID) }
         let shares = page.records.compactMap { $0 as? CKShare }
         let ended = page.deletions.filter { $0.recordType == CKRecord.SystemType.share }.map(\.recordID.recordName)
-        await provideKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
+        await self.keys.provideKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
     }
 
     private static func page(
@@ -626,38 +626,6 @@ extension CKDatabase {
         }
         guard case .zone(let zone?) = found.kind else { return CKSubscription.make(found, zoneID: nil) }
         return CKSubscription.make(found, zoneID: reader.zoneID(zone))
-    }
-}
-
-extension CKDatabase {
-    /// The ID of the subscription that delivers notices to an engine or a mirror, unless the app chooses another.
-    package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
-
-    /// Creates the subscription that delivers notices.
-    ///
-    /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
-    package func subscribeToChanges(
-        as id: String,
-        notBefore start: Instant? = nil,
-        time: Scheduler,
-        random: RandomGenerator
-    ) async {
-        if let start, start > time.now(), (try? await time.sleep(start)) == nil { return }
-        var (backoff, random) = (Backoff.requests, random)
-        while !Task.isCancelled {
-            do throws(CKError) {
-                _ = try await client.modifySubscriptions(
-                    creating: [Subscription(id: id, kind: .database)],
-                    deleting: []
-                )
-                return
-            } catch {
-                let syncFailure = error.syncFailure
-                guard syncFailure.isRetriedAutomatically else { return }
-                let wait = syncFailure.retryAfter ?? backoff.failed(using: &random)
-                guard (try? await time.sleep(time.now() + wait)) != nil else { return }
-            }
-        }
     }
 }
 

@@ -58,7 +58,7 @@ extension CKContainer {
     ) async throws -> [CKShare.Metadata: Result<CKShare, any Error>] {
         // Publish the key first: when the owner learns of the new participant, the owner's device provides the zone
         // keys.
-        await privateCloudDatabase.publishKey()
+        await privateCloudDatabase.keys.publishKey()
         let results = try await self.metadatas(.accept(metadatas.map(\.shortGUID)), count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }
         let zones = shares.compactMap { try? $0.get().recordID.zoneID.zone }

@@ -68,6 +68,38 @@ extension CKDatabase {
     }
 }
 
+extension CKDatabase {
+    /// The ID of the subscription that delivers notices to an engine or a mirror, unless the app chooses another.
+    package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
+
+    /// Creates the subscription that delivers notices.
+    ///
+    /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
+    package func subscribeToChanges(
+        as id: String,
+        notBefore start: Instant? = nil,
+        time: Scheduler,
+        random: RandomGenerator
+    ) async {
+        if let start, start > time.now(), (try? await time.sleep(start)) == nil { return }
+        var (backoff, random) = (Backoff.requests, random)
+        while !Task.isCancelled {
+            do throws(CKError) {
+                _ = try await client.modifySubscriptions(
+                    creating: [Subscription(id: id, kind: .database)],
+                    deleting: []
+                )
+                return
+            } catch {
+                let syncFailure = error.syncFailure
+                guard syncFailure.isRetriedAutomatically else { return }
+                let wait = syncFailure.retryAfter ?? backoff.failed(using: &random)
+                guard (try? await time.sleep(time.now() + wait)) != nil else { return }
+            }
+        }
+    }
+}
+
 extension Result where Failure == any Error {
     var failure: CKError? {
         guard case .failure(let error) = self else { return nil }

@@ -98,7 +98,7 @@ extension MirrorSync {
     /// Deletes a zone; `reason` is the reason that other devices receive.
     func delete(_ zone: ZoneID, because reason: ZoneDeletionReason = .deleted) async throws(CKError) {
         try await client.delete(zone, because: reason)
-        database.forgetKey(of: CKRecordZone.ID(zone))
+        database.keys.forgetKey(of: CKRecordZone.ID(zone))
     }
 
     func purge(_ zone: ZoneID) async throws {
@@ -130,7 +130,7 @@ extension MirrorSync {
                 _ = try Importer.run(db, file, at: now) { try $0.zoneLost(zone, .encryptedDataReset, isOurs: true) }
             }
             imports.feed.lost(zone.zone)
-            database.forgetKey(of: CKRecordZone.ID(zone.zone))
+            database.keys.forgetKey(of: CKRecordZone.ID(zone.zone))
             await notifyOtherListeners([zone.zone])
         }
         await outboxChanged()
@@ -147,7 +147,7 @@ extension MirrorSync {
             return try Importer.run(db, file, at: now) { try $0.zoneLost(known, .purged) }
         }
         imports.feed.lost(zone)
-        database.forgetKey(of: CKRecordZone.ID(zone))
+        database.keys.forgetKey(of: CKRecordZone.ID(zone))
         await store.note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
     }
 

@@ -50,7 +50,7 @@ struct ShareMover: Sendable {
     ) async throws -> Bool {
         guard zoneMove.endsZone else { return try await move(zoneMove, sync) }
         // Values encrypted with the zone's key must be encrypted again before the zone ends.
-        let isOne = zoneMove.names.count <= Self.commitLimit && !store.database.hasEncryptionKey
+        let isOne = zoneMove.names.count <= Self.commitLimit && !store.database.keys.isAvailable
         if isOne, try await end(zoneMove, sync) { return true }
         // The zone has other records; after the next fetch, they may be moved too.
         guard isLast || !isOne else { return false }

@@ -153,7 +153,7 @@ extension MirrorSync {
         if database.databaseScope == .shared {
             for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
         }
-        for (zone, _) in page.deleted { database.forgetKey(of: CKRecordZone.ID(zone)) }
+        for (zone, _) in page.deleted { database.keys.forgetKey(of: CKRecordZone.ID(zone)) }
         progress.details += try await write(page, reasons)
     }
 
@@ -201,7 +201,7 @@ extension MirrorSync {
 
     /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
     func unlock(_ zone: ZoneID) async throws {
-        await database.keysChanged(in: CKRecordZone.ID(zone))
+        await database.keys.keysChanged(in: CKRecordZone.ID(zone))
         try await file.pool.write { try RecordTable($0).release(.dependencyArrived) }
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
@@ -249,7 +249,7 @@ extension MirrorSync {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
             if !progress.details.contains(missing) { progress.details.append(missing) }
         }
-        guard isPrivate, database.hasEncryptionKey, let caller = try? database.session.connection().caller else {
+        guard isPrivate, database.keys.isAvailable, let caller = try? database.session.connection().caller else {
             return
         }
         var reader = RecordReader(scope: .private, caller: caller)
@@ -257,7 +257,7 @@ extension MirrorSync {
             page.records.changed.first { $0.id.recordName == name }.flatMap { reader.record($0, details) as? CKShare }
         }
         let ended = page.records.deleted.filter { $0.type == Share.recordType }.map(\.id.recordName)
-        await database.shareKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
+        await database.keys.provideKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
     }
 }
 

@@ -73,7 +73,7 @@ struct UnknownRecords: Sendable {
     ///
     /// Known values are sent with the change that is created by the move.
     func reseal(in zoneMove: ShareMoves.ZoneMove, _ names: [String]) async throws {
-        guard store.database.hasEncryptionKey else { return }
+        guard store.database.keys.isAvailable else { return }
         let (file, zone) = (file, zoneMove.to.zone)
         let copies = try await file.pool.read { db in
             try names.compactMap { name -> ClientRequest.Write? in

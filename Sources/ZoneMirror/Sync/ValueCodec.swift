@@ -91,7 +91,7 @@ struct ValueCodec: Sendable {
     func open(_ records: inout [Record], in zone: ZoneID, by former: ZoneID? = nil) async throws(CKError) {
         // Values that no device has encrypted are marked as encrypted but are readable.
         guard records.contains(where: \.isLocked) else { return }
-        let seal = try await database.seal(of: CKRecordZone.ID(former ?? zone), creating: false)
+        let seal = try await database.keys.seal(of: CKRecordZone.ID(former ?? zone), creating: false)
         for index in records.indices where records[index].isLocked {
             records[index] = Self.opened(records[index], by: seal)
         }
@@ -109,7 +109,7 @@ struct ValueCodec: Sendable {
 
     /// Tries again to decrypt records whose values were locked when they arrived.
     func reopen(_ records: [Record], in zone: ZoneID) async throws(CKError) -> [Record] {
-        guard let seal = try await database.seal(of: CKRecordZone.ID(zone), creating: false) else { return [] }
+        guard let seal = try await database.keys.seal(of: CKRecordZone.ID(zone), creating: false) else { return [] }
         return records.map { Self.opened($0, by: seal) }
     }
 
@@ -118,7 +118,7 @@ struct ValueCodec: Sendable {
     /// Without a key provider, they are sent in clear text and marked as encrypted, as in layer 1.
     func sealed(_ write: ClientRequest.Write, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
         let names = write.encrypted.filter { (write.fields[$0] ?? nil) != nil }
-        guard !names.isEmpty, let seal = try await database.seal(of: CKRecordZone.ID(zone), creating: true) else {
+        guard !names.isEmpty, let seal = try await database.keys.seal(of: CKRecordZone.ID(zone), creating: true) else {
             return write
         }
         var sealed = write

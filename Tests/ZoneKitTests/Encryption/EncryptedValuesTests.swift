@@ -232,7 +232,7 @@ import ZoneTesting
         let last = entry("c")
         last.encryptedValues["text"] = "fourth"
         try await phone.privateDatabase.save(last)
-        await laptop.privateDatabase.keysChanged(in: zone.zoneID)
+        await laptop.privateDatabase.keys.keysChanged(in: zone.zoneID)
         #expect(try await laptop.privateDatabase.record(for: last.recordID).encryptedValues["text"] == "fourth")
     }
 

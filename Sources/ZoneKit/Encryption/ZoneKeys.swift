@@ -19,6 +19,18 @@ enum KeyRecord {
 }
 
 extension CKDatabase {
+    /// The keys of this database's zones.
+    package var keys: ZoneKeys { ZoneKeys(database: self) }
+}
+
+/// The keys with which the encrypted values of a database's zones are sealed and opened: looking them up, creating them,
+/// and providing them to the users with whom a zone is shared.
+package struct ZoneKeys: Sendable {
+    let database: CKDatabase
+
+    private var session: RelaySession { database.session }
+    private var databaseScope: CKDatabase.Scope { database.databaseScope }
+
     /// Opens the key of a zone for reading, if the user has access to it and it is not open yet.
     ///
     /// Throws only if a failure prevents the lookup. If such a failure were ignored, the values would look as if the
@@ -100,7 +112,7 @@ extension CKDatabase {
 
     func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
         do {
-            return try await record(for: id)
+            return try await database.record(for: id)
         } catch {
             let error = CKError(from: error)
             if error.code == .unknownItem { return nil }
@@ -163,18 +175,18 @@ extension CKDatabase {
             let (key, name) = try await identity(connection)
             let me = CKRecord(recordType: CKRecordTypeUserRecord, recordID: CKRecord.ID(recordName: name))
             me[KeyRecord.publicKeyField] = key.publicKey.rawRepresentation
-            try await CKContainer(sharing: session).publicCloudDatabase.put(me, .changedKeys)
+            try await CKContainer(sharing: session).publicCloudDatabase.keys.put(me, .changedKeys)
         } catch {
             connection.zoneKeys.publishingFailed()
         }
     }
 
-    private func put(
+    fileprivate func put(
         _ record: CKRecord,
         _ policy: CKModifyRecordsOperation.RecordSavePolicy
     ) async throws(CKError) {
         do {
-            let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
+            let results = try await database.modifyRecords(saving: [record], deleting: [], savePolicy: policy)
             _ = try results.saveResults[record.recordID]?.get()
         } catch {
             throw CKError(from: error)
@@ -225,7 +237,7 @@ extension CKError {
     }
 }
 
-extension CKDatabase {
+extension ZoneKeys {
     /// Encrypts the encrypted values of records before they are sent.
     ///
     /// If a zone has no key for this user, its records fail individually. A failure that would affect every request is
@@ -296,9 +308,9 @@ package struct ZoneSeal: Sendable {
     package static func isSealed(_ value: FieldValue) -> Bool { value.sealedBytes != nil }
 }
 
-extension CKDatabase {
+extension ZoneKeys {
     /// Whether this device can encrypt values.
-    package var hasEncryptionKey: Bool { (try? session.connection().encryptionKey) != nil }
+    package var isAvailable: Bool { (try? session.connection().encryptionKey) != nil }
 
     /// Returns an object that seals and opens a zone's values; `nil` without a key provider or without a key for this
     /// user.
@@ -306,7 +318,7 @@ extension CKDatabase {
     /// With `creating`, creates the key of a zone that has none, and throws if the zone has a key that this user does
     /// not have.
     package func seal(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneSeal? {
-        guard hasEncryptionKey else { return nil }
+        guard isAvailable else { return nil }
         if creating { return try await zoneKey(of: zoneID, creating: true).map { ZoneSeal(key: $0) } }
         try await openKey(of: zoneID)
         return try session.connection().zoneKeys.key(zoneID).map { ZoneSeal(key: $0) }
@@ -330,18 +342,6 @@ extension CKDatabase {
     /// Discards the key of a deleted zone.
     package func forgetKey(of zoneID: CKRecordZone.ID) { (try? session.connection())?.zoneKeys.forget(zoneID) }
 
-    /// Provides the zone's key to the participants of its shares; see `provideKeys(by:ended:in:isListed:)`.
-    package func shareKeys(
-        by shares: [CKShare],
-        ended: [String],
-        in zoneID: CKRecordZone.ID,
-        isListed: Bool
-    ) async {
-        await provideKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
-    }
-}
-
-extension CKDatabase {
     /// Provides the key of a zone to the users with whom it is shared and who do not have it yet.
     ///
     /// Every device that has the key and may write to the zone does this when it sees the share: the owner's devices
@@ -354,8 +354,8 @@ extension CKDatabase {
     ///   - ended: The names of the shares that were deleted.
     ///   - zoneID: The zone.
     ///   - isListed: Whether the fetch lists the whole zone, so that all of its shares are fetched.
-    func provideKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
-        guard let keys = try? session.connection().zoneKeys, hasEncryptionKey else { return }
+    package func provideKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
+        guard let keys = try? session.connection().zoneKeys, isAvailable else { return }
         for name in ended { keys.ended(CKRecord.ID(recordName: name, zoneID: zoneID)) }
         for share in shares { await provideKey(by: share) }
         let waiting = keys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
@@ -372,12 +372,12 @@ extension CKDatabase {
 
     private func allShares(of zoneID: CKRecordZone.ID) async throws -> [CKShare] {
         let query = CKQuery(recordType: CKRecord.SystemType.share, predicate: NSPredicate(value: true))
-        var page = try await records(matching: query, inZoneWith: zoneID)
+        var page = try await database.records(matching: query, inZoneWith: zoneID)
         var shares: [CKShare] = []
         while true {
             shares += try page.matchResults.compactMap { try $0.1.get() as? CKShare }
             guard let cursor = page.queryCursor else { return shares }
-            page = try await records(continuingMatchFrom: cursor)
+            page = try await database.records(continuingMatchFrom: cursor)
         }
     }
 
@@ -438,7 +438,7 @@ extension CKDatabase {
     ) async throws(CKError) -> Bool {
         let zoneID = share.recordID.zoneID
         let people = CKContainer(sharing: session).publicCloudDatabase
-        let user = try await people.keyRecord(CKRecord.ID(recordName: name))
+        let user = try await people.keys.keyRecord(CKRecord.ID(recordName: name))
         guard let publicKey = (user?[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }) else { return false }
         let given = try await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
         let pinned = (given?[KeyRecord.field] as? Data).flatMap { key.pinned(in: [UInt8]($0), for: name) }
