@@ -108,9 +108,14 @@ var package = Package(
         .ours("RelayCore", ["Records", "Wire"], exclude: ["Documentation"]),
         // The system's clocks, random numbers, descriptors and files.
         .ours("RelaySystem", ["Records", "RelayCore", crypto]),
+        // What every store needs, whatever it keeps its rows in.
+        .ours("StoreKit", ["Records", "RelayCore"]),
         .ours(
             "RelayStore",
-            ["CSQLiteSettings", "Records", "Wire", "RelayCore", "RelaySystem", grdb, grdbSQLite, crypto, cryptoExtras],
+            [
+                "CSQLiteSettings", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb, grdbSQLite, crypto,
+                cryptoExtras,
+            ],
             exclude: ["Documentation"]
         ),
         .systemLibrary(name: "CSQLiteSettings"),
@@ -215,13 +220,13 @@ var package = Package(
         .tests("Records", ["TestSupport", "ChildProcesses"]),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
+        .tests("StoreKit", ["TestSupport", "Records", "RelayCore"]),
         .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", grdb]),
         .tests(
             "RelayAPI",
             [
-                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", "RelaySystem", httpTypes,
-                crypto,
-                cryptoExtras,
+                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", "RelaySystem", "StoreKit",
+                httpTypes, crypto, cryptoExtras,
             ]
         ),
         .tests(

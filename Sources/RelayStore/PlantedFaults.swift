@@ -2,6 +2,7 @@ import GRDB
 import GRDBSQLite
 import Records
 import RelayCore
+import StoreKit
 
 // The planted faults of this module. Each function does what the code should do, or makes one mistake that the
 // simulation must find. Release builds contain only the former.

@@ -1,5 +1,6 @@
 package import Records
 package import RelayCore
+import StoreKit
 
 extension SQLiteStore {
     /// Records that a query may look at while its missing index is being built.

@@ -3,6 +3,7 @@ import GRDB
 package import Records
 package import RelayCore
 package import RelaySystem
+package import StoreKit
 import Synchronization
 
 /// The records of one container in one environment, stored in one SQLite file.
@@ -257,7 +258,13 @@ package final class SQLiteStore: Store {
         var remainder: BatchRemainder?
         do {
             try beginEpoch()
-            let done = try transaction { remainder = BatchRemainder.run(&batch, in: $0) }
+            let done = try transaction { writer in
+                remainder = BatchRemainder.run(&batch) { write in
+                    writer.owner = write.owner
+                    write.run(in: writer)
+                    return writer.recordBytes
+                }
+            }
             if !done.isEmpty { onCommit(done) }
             finish(batch, nil)
             checkpointIfDue()

@@ -3,6 +3,7 @@ import Foundation
 package import GRDB
 import GRDBSQLite
 import RelaySystem
+import StoreKit
 import Synchronization
 
 /// A store's connections to its SQLite file: one writer, and as many readers as threads read at once.

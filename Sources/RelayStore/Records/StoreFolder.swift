@@ -3,6 +3,7 @@ import Foundation
 package import Records
 package import RelayCore
 package import RelaySystem
+package import StoreKit
 import Synchronization
 
 /// The stores of a data folder, `containers/<container>/<environment>.sqlite`, opened on demand.

@@ -1,5 +1,6 @@
 package import Records
 import RelayCore
+import StoreKit
 import Synchronization
 
 /// A lock held while one store is opened or closed, so that the others are not delayed.

@@ -1,6 +1,7 @@
 import Dispatch
 import GRDB
 import GRDBSQLite
+import StoreKit
 import Synchronization
 
 /// Preallocates the writer's write-ahead log, and decides when it is copied into the file.

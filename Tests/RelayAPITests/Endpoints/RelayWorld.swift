@@ -4,6 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 import RelaySystem
+import StoreKit
 import Synchronization
 import Testing
 import Wire

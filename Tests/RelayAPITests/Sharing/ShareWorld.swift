@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import StoreKit
 import Testing
 import Wire
 

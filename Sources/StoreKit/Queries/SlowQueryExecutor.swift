@@ -1,13 +1,10 @@
 import Foundation
-package import GRDB
-import GRDBSQLite
 package import Records
-import RelayCore
 import Synchronization
 
 /// Runs long queries, a few at a time, away from the threads that answer all other requests.
 package final class SlowQueryExecutor: TaskExecutor {
-    static let shared = SlowQueryExecutor()
+    package static let shared = SlowQueryExecutor()
 
     private let queue = OperationQueue()
     private let count = Mutex(0)
@@ -42,33 +39,5 @@ package final class SlowQueryExecutor: TaskExecutor {
         }
         defer { count.withLock { $0 -= 1 } }
         return try await withTaskExecutorPreference(self) { () async throws(RelayError) -> Result in try body() }
-    }
-}
-
-/// Limits how long the statements of one access may run.
-///
-/// SQLite calls a handler every few thousand steps of its virtual machine. After the deadline the statement fails with
-/// `SQLITE_INTERRUPT`. See Reliability.md, "Limits".
-package enum QueryTimeLimit {
-    /// The longest a query may take.
-    package static let query = QueryTuning().longestRun
-
-    /// Runs `body`, whose statements on `database` are interrupted after `limit`.
-    package static func limited<Result>(
-        to limit: Duration = query,
-        on database: Database,
-        _ body: () throws -> Result
-    ) rethrows -> Result {
-        var deadline = ContinuousClock.now + limit
-        return try withUnsafeMutablePointer(to: &deadline) { deadline in
-            sqlite3_progress_handler(database.sqliteConnection, 10_000, isOver, deadline)
-            defer { sqlite3_progress_handler(database.sqliteConnection, 0, nil, nil) }
-            return try body()
-        }
-    }
-
-    private static let isOver: @convention(c) (UnsafeMutableRawPointer?) -> CInt = { context in
-        guard let deadline = context?.assumingMemoryBound(to: ContinuousClock.Instant.self) else { return 0 }
-        return ContinuousClock.now > deadline.pointee ? 1 : 0
     }
 }

@@ -5,8 +5,8 @@ import Synchronization
 import Testing
 import Wire
 
-/// Which writes share a commit, and in which order users' writes run.
-@Suite struct CommitOrderTests {
+/// What counts against a user in the order of writes; StoreKit's `CommitOrderTests` test the order itself.
+@Suite struct WriteCostTests {
     /// A store that commits when the test says, and the events of its writes; `|` is a commit.
     private final class World: Sendable {
         private let work = Mutex<[@Sendable () -> Void]>([])
@@ -45,7 +45,6 @@ import Wire
         }
 
         func close() { opened.withLock { $0?.close() } }
-        func abandon() { opened.withLock { $0?.abandon() } }
 
         func ask(
             _ name: String,
@@ -117,30 +116,6 @@ import Wire
     private let heavy = UserID("_00000000000000000000000000000002")
     private let other = UserID("_00000000000000000000000000000003")
 
-    @Test func smallWritesShareOneCommit() throws {
-        let world = try World()
-        for name in ["a", "b", "c"] { world.save(name, 1, for: heavy) }
-        world.save("d", 1, for: other)
-        world.settle()
-        #expect(world.takeEvents() == ["|", "a", "b", "c", "d"])
-        world.close()
-    }
-
-    /// A user with a small write waits for one large write of another user, not for all of them.
-    @Test func theUserWithTheLeastUseComesFirst() throws {
-        let world = try World()
-        for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
-        world.save("d", 1, for: other)
-        world.settle()
-        #expect(world.takeEvents() == ["|", "a", "|", "d", "b", "|", "c"])
-        // A user's past writes do not count once the queue was empty.
-        for name in ["e", "f"] { world.save(name, 1, for: heavy) }
-        world.save("g", 1, for: other)
-        world.settle()
-        #expect(world.takeEvents() == ["|", "e", "f", "g"])
-        world.close()
-    }
-
     /// Reading for a write that is refused occupies the writer as well.
     @Test func readsOfAWriteCountToo() throws {
         let world = try World()
@@ -152,12 +127,5 @@ import Wire
         world.settle()
         #expect(world.takeEvents() == ["b", "|", "d", "c"])
         world.close()
-    }
-
-    @Test func writesLeftByALimitedCommitRunBeforeClosing() throws {
-        let world = try World()
-        for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
-        world.close()
-        #expect(world.takeEvents() == ["|", "a", "|", "b", "|", "c"])
     }
 }
