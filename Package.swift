@@ -220,8 +220,8 @@ var package = Package(
         .tests("Records", ["TestSupport", "ChildProcesses"]),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
-        .tests("StoreKit", ["TestSupport", "Records", "RelayCore"]),
-        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", grdb]),
+        .tests("StoreKit", ["Records", "Wire", "RelayCore"]),
+        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]),
         .tests(
             "RelayAPI",
             [

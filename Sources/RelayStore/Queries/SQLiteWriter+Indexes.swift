@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// The indexes that writes must update, by record type number.
 struct CachedIndexes {
@@ -23,24 +24,14 @@ extension SQLiteWriter {
         guard !kept.ofType.isEmpty, let indexes = kept.ofType[type],
             let definition = cache.schema.queryable(record.type)
         else { return }
-        let names = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
-        let before = try replaced.flatMap { $0.isDeleted ? nil : try QueryValues($0, fields: names) }
-        let after = record.isDeleted ? nil : try QueryValues(record, fields: names)
-        for index in indexes where !isServedElsewhere(index.target, in: zone) {
-            let old = before.map { index.target.keys(of: $0, in: definition) } ?? []
-            let new = after.map { index.target.keys(of: $0, in: definition) } ?? []
-            for key in old where !new.contains(key) { try remove(key, index, zone.number, record.name) }
-            // An index being built reads changes up to its goal, and this record is now beyond it: its values are
-            // entered here.
-            for key in new where !index.isReady || !old.contains(key) {
-                try enter(key, index, zone.number, record.name)
-            }
-        }
-    }
-
-    /// The public zone has its own index by modification time.
-    private func isServedElsewhere(_ target: IndexTarget, in zone: Zone) -> Bool {
-        zone.number == 1 && target == .value(.system(.modified))
+        try indexes.update(
+            for: record,
+            over: replaced,
+            of: definition,
+            where: { !isServedByRecords($0, in: zone.number) },
+            remove: { try remove($1, $0, zone.number, record.name) },
+            enter: { try enter($1, $0, zone.number, record.name) }
+        )
     }
 
     private func enter(_ key: QueryKey, _ index: FieldIndex, _ zone: Int64, _ name: String) throws {
@@ -157,7 +148,7 @@ extension SQLiteWriter {
             let record = try record(in: rows)
             let values = try QueryValues(record, fields: fields)
             let zone = rows.int(13)
-            for index in indexes where zone != 1 || index.target != .value(.system(.modified)) {
+            for index in indexes where !isServedByRecords(index.target, in: zone) {
                 for key in index.target.keys(of: values, in: type) { try enter(key, index, zone, record.name) }
             }
         }
@@ -229,21 +220,5 @@ extension SQLiteWriter {
             return true
         }
         return false
-    }
-}
-
-extension IndexTarget {
-    /// Returns whether the index means the same in the type's new definition.
-    func survives(from old: RecordType?, to new: RecordType?) -> Bool {
-        guard let old, let new else { return false }
-        switch self {
-        case .value(.own(let name)), .words(let name):
-            guard let before = old.fields[name], let after = new.fields[name] else { return false }
-            let needed: Indexes = if case .words = self { .searchable } else { [.queryable, .sortable] }
-            return before.type == after.type && !after.indexes.isDisjoint(with: needed)
-        case .allWords: return old.searchableFields == new.searchableFields
-        // Read permissions may need such an index, even if the schema does not ask for it.
-        case .value: return true
-        }
     }
 }

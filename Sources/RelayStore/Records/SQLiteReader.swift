@@ -1,6 +1,7 @@
 package import GRDB
 import Records
 import RelayCore
+import StoreKit
 import Wire
 
 /// Reads one committed state of a SQLite store; valid for one access.

@@ -22,7 +22,7 @@ package final class SQLiteStore: Store {
     private let epochsNow: Mutex<Epochs>
     /// Whether this run of the process has started its epoch; set by the thread that commits.
     let hasBegun: Atomic<Bool>
-    let tuning: QueryTuning
+    package let tuning: QueryTuning
     private let idempotencyRecordLimit: Int
 
     /// How long a read may use a cached schema after another process has changed it; a write never does.
@@ -36,7 +36,7 @@ package final class SQLiteStore: Store {
     /// Whether reads may run on any thread.
     ///
     /// `false` for a store in memory, which has one connection, and for tests that run everything on one thread.
-    var hasOwnThreads: Bool { isShared && scheduler == nil }
+    package var hasOwnThreads: Bool { isShared && scheduler == nil }
     private let committed: Mutex<CommittedState>
     let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
@@ -164,11 +164,11 @@ package final class SQLiteStore: Store {
         _ body: (SQLiteReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {
         var work = QueryWork(tuning: tuning)
-        return try read(&work, body)
+        return try readRows(&work, body)
     }
 
     /// Reads with a bound on the cost of queries, and returns in `work` what they cost.
-    func read<Result>(
+    func readRows<Result>(
         _ work: inout QueryWork,
         _ body: (SQLiteReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {

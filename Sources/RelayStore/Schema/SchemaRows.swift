@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// Reads and writes the schema in a container's file.
 ///

@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 import RelaySystem
+import StoreKit
 import Synchronization
 import TestSupport
 import Testing

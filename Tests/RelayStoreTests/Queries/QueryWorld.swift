@@ -1,6 +1,7 @@
 import Records
 import RelayCore
 import RelayStore
+import StoreKit
 import Synchronization
 import Testing
 import Wire

@@ -1,11 +1,10 @@
-import GRDB
 import Records
 import RelayCore
 
 /// The checks for a record that an index has offered: first against other indexes, then on the record itself.
 struct CandidateCheck {
     private let run: QueryRun
-    private let probes: [(source: IndexSource, probe: KeyProbe)]
+    let probes: [IndexProbe]
     private let match: QueryMatch
     /// The list or text field that may offer a record several times, with the visited ranges.
     private let repeated: (target: IndexTarget, ranges: [KeyRange])?
@@ -23,12 +22,12 @@ struct CandidateCheck {
         ranges: [KeyRange]? = nil
     ) {
         self.run = run
-        var probes: [(source: IndexSource, probe: KeyProbe)] = []
+        var probes: [IndexProbe] = []
         var rest: [Query.Filter] = []
         for filter in filters {
             if let keys, IndexTarget(filter) == target, filter.isAnswered(by: keys) { continue }
             if let probe = filter.probe, case .entries(let number)? = run.source(of: IndexTarget(filter)) {
-                probes.append((.entries(number), probe))
+                probes.append(IndexProbe(index: number, probe: probe))
             } else {
                 rest.append(filter)
             }
@@ -46,13 +45,13 @@ struct CandidateCheck {
 
     /// Returns whether the other indexes contain this record as its filters require.
     func passesProbes(_ name: String) throws -> Bool {
-        for (source, probe) in probes {
-            guard case .entries(let number) = source else { continue }
+        for probe in probes {
             let isThere: (QueryKey) throws -> Bool = { key in
-                try run.reader.hasEntry(index: number, zone: run.zoneNumber, key: key, name: name)
+                try run.reader.contains(key, of: name, index: probe.index, in: run.zone.number)
             }
-            let matches = try probe.wantsAll ? probe.keys.allSatisfy(isThere) : probe.keys.contains(where: isThere)
-            guard matches != probe.isNegative else { return false }
+            let (keys, wantsAll) = (probe.probe.keys, probe.probe.wantsAll)
+            let matches = try wantsAll ? keys.allSatisfy(isThere) : keys.contains(where: isThere)
+            guard matches != probe.probe.isNegative else { return false }
         }
         return true
     }

@@ -1,18 +1,9 @@
-import GRDB
 import Records
 import RelayCore
 
 /// Runs one query on one state of the store: plans each zone by the available indexes, and fills a page.
 final class QueryRun {
-    /// The limits on a query's cost.
-    struct Allowance: Sendable {
-        /// The number of records it may look at while an index is missing.
-        var records: Int
-        /// The number of records it may look at in any case; `nil` for no limit.
-        var atOnce: Int?
-    }
-
-    let reader: SQLiteReader
+    let reader: any IndexReader
     /// The query for the zone being visited.
     private(set) var query: Query
     private let requested: Query
@@ -20,7 +11,7 @@ final class QueryRun {
     let type: RecordType
     let typeNumber: Int64
     let after: Query.Position?
-    private let allowance: Allowance
+    private let allowance: QueryWork.Allowance
     let tuning: QueryTuning
     private let indexes: [IndexTarget: FieldIndex]
     var page: QueryPageBuilder
@@ -30,8 +21,6 @@ final class QueryRun {
     var missing: Set<IndexTarget> = []
     var zone: Zone
 
-    var zoneNumber: Int64 { zone.number }
-
     /// `zone` is the first zone to visit.
     init(
         _ query: Query,
@@ -40,7 +29,7 @@ final class QueryRun {
         page: QueryPageBuilder,
         work: QueryWork,
         zone: Zone,
-        reader: SQLiteReader
+        reader: any IndexReader
     ) throws {
         self.reader = reader
         self.query = query
@@ -96,16 +85,19 @@ final class QueryRun {
         guard let source = source(of: option.target) else { return limit }
         var count = 0
         for range in option.ranges where count < limit {
-            let scan = IndexScan(source, zone: zone.number, range: range)
-            count += try scan.count(upTo: limit - count, in: reader.database)
+            count += try self.count(source, range, upTo: limit - count)
         }
         return count
     }
 
-    /// Returns where the index is stored, if it is complete.
+    func count(_ source: IndexSource, _ range: KeyRange, upTo limit: Int) throws -> Int {
+        guard !range.isEmpty else { return 0 }
+        return try reader.count(IndexScan(source, zone: zone.number, range: range), upTo: limit)
+    }
+
+    /// Returns where the index is, if it is complete.
     func source(of target: IndexTarget) -> IndexSource? {
-        // The public zone has its own index for this field, by which clients poll it.
-        if target == .value(.system(.modified)), zone.number == 1 { return .publicModified(type: typeNumber) }
+        if reader.isServedByRecords(target, in: zone.number) { return .records(ofType: typeNumber) }
         guard let index = indexes[target], index.isReady else { return nil }
         return .entries(index.number)
     }
@@ -116,7 +108,9 @@ final class QueryRun {
         switch plan {
         case .names(let names):
             let check = CandidateCheck(query.filters, run: self, through: nil)
-            for name in Set(names) { try offer(IndexEntry(key: .absent, name: name), check) }
+            let entries = Set(names).map { IndexEntry(key: .absent, name: $0) }
+            try reader.prefetch(entries, in: zone, probing: check.probes)
+            for entry in entries { try offer(entry, check) }
         case .inOrder(let target, let range):
             let check = CandidateCheck(query.filters, run: self, through: target)
             try visitInOrder(target, range, check)
@@ -129,18 +123,12 @@ final class QueryRun {
 
     private func visitByName(_ target: IndexTarget, _ keys: [QueryKey]) throws {
         guard let source = source(of: target) else { return }
+        let check = CandidateCheck(query.filters, run: self, through: target, keys: keys)
         let cursors = keys.map { key in
-            IndexCursor(
-                source,
-                zone: zone.number,
-                range: .only(key),
-                ascending: order.namesAscend,
-                start: start.map { IndexEntry(key: key, name: $0.recordName) },
-                in: reader.database
-            )
+            let start = start.map { IndexEntry(key: key, name: $0.recordName) }
+            return cursor(source, .only(key), ascending: order.namesAscend, start: start, check)
         }
         var merged = MergedCursor(cursors, ascending: order.namesAscend)
-        let check = CandidateCheck(query.filters, run: self, through: target, keys: keys)
         while let entry = try merged.advance() {
             guard page.takes(Query.Position(keys: [], recordName: entry.name, zone: zone.id)) else { return }
             try offer(entry, check)
@@ -152,21 +140,41 @@ final class QueryRun {
         let points = ranges.compactMap(\.point)
         if points.count == ranges.count {
             let check = CandidateCheck(query.filters, run: self, through: target, keys: points)
-            let cursors = ranges.map { IndexCursor(source, zone: zone.number, range: $0, in: reader.database) }
+            let cursors = ranges.map { cursor(source, $0, check) }
             var merged = MergedCursor(cursors, ascending: true)
             while let entry = try merged.advance() { try offer(entry, check) }
             return
         }
         let check = CandidateCheck(query.filters, run: self, through: target, ranges: ranges)
         for range in ranges {
-            var cursor = IndexCursor(source, zone: zone.number, range: range, in: reader.database)
+            var cursor = cursor(source, range, check)
             while let entry = try cursor.advance() { try offer(entry, check) }
         }
     }
 
+    /// Returns a cursor through entries that `check` then decides on, with further probes if necessary.
+    func cursor(
+        _ source: IndexSource,
+        _ range: KeyRange,
+        ascending: Bool = true,
+        start: IndexEntry? = nil,
+        _ check: CandidateCheck,
+        probing others: [IndexProbe] = []
+    ) -> IndexCursor {
+        IndexCursor(
+            source,
+            zone: zone,
+            range: range,
+            ascending: ascending,
+            start: start,
+            probes: others + check.probes,
+            in: reader
+        )
+    }
+
     private func scan() throws {
         let check = CandidateCheck(query.filters, run: self, through: nil)
-        try reader.visitNames(ofType: typeNumber, in: zone) { name in
+        try reader.names(ofType: typeNumber, in: zone) { name in
             guard let name else { return try self.countOne() }
             try self.offer(IndexEntry(key: .absent, name: name), check)
         }
@@ -274,6 +282,10 @@ extension QueryRun {
     private struct Shared {
         var index: Int64
         var key: QueryKey
+
+        var probe: IndexProbe {
+            IndexProbe(index: index, probe: KeyProbe(keys: [key], wantsAll: true, false))
+        }
     }
 
     /// Visits the entries of the first sort's index, or of the names, in the order of the results until the page is
@@ -300,14 +312,8 @@ extension QueryRun {
         // results if another sort follows or names are sorted the other way.
         let isLast = level + 1 >= order.sorts.count
         let isExact = isLast && order.namesAscend == isAscending
-        var cursor = IndexCursor(
-            source,
-            zone: zoneNumber,
-            range: range,
-            ascending: isAscending,
-            start: first(sharing: shared, isAscending, isExact),
-            in: reader.database
-        )
+        let (start, probes) = (first(sharing: shared, isAscending, isExact), shared.map(\.probe))
+        var cursor = cursor(source, range, ascending: isAscending, start: start, check, probing: probes)
         var key: QueryKey?
         while let entry = try cursor.advance() {
             if isBeyond(entry, sharing: shared, isExact) { return }
@@ -316,13 +322,7 @@ extension QueryRun {
                 if let (next, known) = try nextIndex(after: source, sharing: shared, entry.key) {
                     try visitInOrder(next, .everything, sharing: known, check)
                     let rest = range.intersection(.after(entry.key, ascending: isAscending))
-                    cursor = IndexCursor(
-                        source,
-                        zone: zoneNumber,
-                        range: rest,
-                        ascending: isAscending,
-                        in: reader.database
-                    )
+                    cursor = self.cursor(source, rest, ascending: isAscending, check, probing: probes)
                     continue
                 }
             }
@@ -363,10 +363,7 @@ extension QueryRun {
         guard case .entries(let index) = source, order.sorts[shared.count + 1].relativeLocation == nil else {
             return nil
         }
-        let scan = IndexScan(source, zone: zoneNumber, range: .only(key))
-        guard try scan.count(upTo: tuning.manyEntries, in: reader.database) == tuning.manyEntries else {
-            return nil
-        }
+        guard try count(source, .only(key), upTo: tuning.manyEntries) == tuning.manyEntries else { return nil }
         let target = IndexTarget.value(order.sorts[shared.count + 1].field)
         guard let next = self.source(of: target) else {
             missing.insert(target)
@@ -377,7 +374,7 @@ extension QueryRun {
 
     private func hasShared(_ shared: [Shared], _ name: String) throws -> Bool {
         for one in shared
-        where try !reader.hasEntry(index: one.index, zone: zoneNumber, key: one.key, name: name) {
+        where try !reader.contains(one.key, of: name, index: one.index, in: zone.number) {
             return false
         }
         return true
@@ -442,10 +439,9 @@ extension QueryRun {
                 return
             }
             let range = KeyRange(cells: next.square.cells)
-            let count = try IndexScan(source, zone: zoneNumber, range: range)
-                .count(upTo: Self.fewInSquare, in: reader.database)
+            let count = try count(source, range, upTo: Self.fewInSquare)
             guard count == Self.fewInSquare, !next.square.quarters.isEmpty else {
-                var cursor = IndexCursor(source, zone: zoneNumber, range: range, in: reader.database)
+                var cursor = cursor(source, range, check)
                 while let entry = try cursor.advance() { try offer(entry, check) }
                 continue
             }
@@ -477,14 +473,8 @@ extension QueryRun {
         let isLast = order.sorts.count == 1
         if let start, start.keys.first != .real(.infinity), !order.sorts[0].isAscending { return true }
         let begin = isLast && start?.keys.first == .real(.infinity) ? start?.recordName : nil
-        var cursor = IndexCursor(
-            source,
-            zone: zoneNumber,
-            range: .only(.absent),
-            ascending: order.namesAscend,
-            start: begin.map { IndexEntry(key: .absent, name: $0) },
-            in: reader.database
-        )
+        let first = begin.map { IndexEntry(key: .absent, name: $0) }
+        var cursor = cursor(source, .only(.absent), ascending: order.namesAscend, start: first, check)
         while let entry = try cursor.advance() {
             let position = Query.Position(keys: [.real(.infinity)], recordName: entry.name, zone: zone.id)
             if isLast, !page.takes(position) { break }

@@ -1,41 +1,46 @@
-import Records
+package import Records
 import RelayCore
 
 /// A range of consecutive keys in an index.
-struct KeyRange: Hashable, Sendable {
-    struct Bound: Hashable, Sendable {
-        var key: QueryKey
-        var isInclusive: Bool
+package struct KeyRange: Hashable, Sendable {
+    package struct Bound: Hashable, Sendable {
+        package var key: QueryKey
+        package var isInclusive: Bool
 
-        static func including(_ key: QueryKey) -> Bound { Bound(key: key, isInclusive: true) }
-        static func excluding(_ key: QueryKey) -> Bound { Bound(key: key, isInclusive: false) }
+        package static func including(_ key: QueryKey) -> Bound { Bound(key: key, isInclusive: true) }
+        package static func excluding(_ key: QueryKey) -> Bound { Bound(key: key, isInclusive: false) }
     }
 
     /// `nil` for a range from the first entry, which is one of a record without a value.
-    var lower: Bound?
+    package var lower: Bound?
     /// `nil` for a range to the last entry.
-    var upper: Bound?
+    package var upper: Bound?
 
-    static let everything = KeyRange(lower: nil, upper: nil)
+    package init(lower: Bound?, upper: Bound?) {
+        self.lower = lower
+        self.upper = upper
+    }
+
+    package static let everything = KeyRange(lower: nil, upper: nil)
     /// All records that have a value.
-    static let present = KeyRange(lower: .excluding(.absent), upper: nil)
+    package static let present = KeyRange(lower: .excluding(.absent), upper: nil)
 
-    static func only(_ key: QueryKey) -> KeyRange { KeyRange(lower: .including(key), upper: .including(key)) }
+    package static func only(_ key: QueryKey) -> KeyRange { KeyRange(lower: .including(key), upper: .including(key)) }
 
     /// The key of a range that contains exactly one.
-    var point: QueryKey? {
+    package var point: QueryKey? {
         guard let lower, lower == upper, lower.isInclusive else { return nil }
         return lower.key
     }
 
-    var isEmpty: Bool {
+    package var isEmpty: Bool {
         guard let lower, let upper else { return false }
         if lower.key == upper.key { return !(lower.isInclusive && upper.isInclusive) }
         return upper.key < lower.key
     }
 
     /// Returns -1 for a key before the range, 0 inside it, 1 after it.
-    func side(of key: QueryKey) -> Int {
+    package func side(of key: QueryKey) -> Int {
         if let lower, key < lower.key || (key == lower.key && !lower.isInclusive) { return -1 }
         if let upper, key > upper.key || (key == upper.key && !upper.isInclusive) { return 1 }
         return 0
@@ -60,7 +65,7 @@ struct KeyRange: Hashable, Sendable {
     }
 
     /// Returns the texts that begin with `prefix`, which must not be longer than a key.
-    static func beginning(with prefix: String) -> KeyRange {
+    package static func beginning(with prefix: String) -> KeyRange {
         guard !prefix.isEmpty else { return .present }
         return KeyRange(lower: .including(.text(prefix)), upper: successor(of: prefix).map { .excluding(.text($0)) })
     }
@@ -141,11 +146,11 @@ enum KeyRanges: Hashable, Sendable {
 }
 
 /// A test of whether an index has a record under some keys.
-struct KeyProbe: Hashable, Sendable {
-    var keys: [QueryKey]
-    var wantsAll: Bool
+package struct KeyProbe: Hashable, Sendable {
+    package var keys: [QueryKey]
+    package var wantsAll: Bool
     /// The filter matches if the test fails.
-    var isNegative: Bool
+    package var isNegative: Bool
 
     init(keys: [QueryKey], wantsAll: Bool, _ isNegative: Bool) {
         // Equal keys share one entry.
