@@ -6,8 +6,8 @@ import RelayCore
 /// Reads in growing portions, so that any number of cursors can use the same statement and a short page costs little.
 struct IndexCursor {
     private var scan: IndexScan
-    private let reader: any IndexReader
-    private let zone: Zone
+    // Small, because cursors are copied: the zone is in the run.
+    private let run: QueryRun
     private let probes: [IndexProbe]
     private var portion: [IndexEntry] = []
     private var next = 0
@@ -19,16 +19,14 @@ struct IndexCursor {
     /// `probes` are those that the entries' names must pass.
     init(
         _ source: IndexSource,
-        zone: Zone,
         range: KeyRange,
         ascending: Bool,
         start: IndexEntry?,
         probes: [IndexProbe],
-        in reader: any IndexReader
+        in run: QueryRun
     ) {
-        scan = IndexScan(source, zone: zone.number, range: range, ascending)
-        self.reader = reader
-        self.zone = zone
+        scan = IndexScan(source, zone: run.zone.number, range: range, ascending)
+        self.run = run
         self.probes = probes
         isAtEnd = range.isEmpty
         guard let start else { return }
@@ -54,10 +52,10 @@ struct IndexCursor {
         portion.removeAll(keepingCapacity: true)
         next = 0
         guard !isAtEnd else { return }
-        try reader.portion(of: scan, limit: size, into: &portion)
+        try run.reader.portion(of: scan, limit: size, into: &portion)
         isAtEnd = portion.count < size
         if let last = portion.last { scan.from = (last, false) }
-        try reader.prefetch(portion, in: zone, probing: probes)
+        try run.reader.prefetch(portion, in: run.zone, probing: probes)
         size = min(size * 2, 512)
     }
 }

@@ -91,7 +91,7 @@ package struct IndexScan: Sendable {
     // side, a database might start from the wrong one.
 
     /// The bound below, unless `from` takes its place.
-    package var lower: KeyRange.Bound? { from != nil && isAscending ? nil : range.lower }
+    @inlinable package var lower: KeyRange.Bound? { from != nil && isAscending ? nil : range.lower }
     /// The bound above, unless `from` takes its place.
-    package var upper: KeyRange.Bound? { from != nil && !isAscending ? nil : range.upper }
+    @inlinable package var upper: KeyRange.Bound? { from != nil && !isAscending ? nil : range.upper }
 }

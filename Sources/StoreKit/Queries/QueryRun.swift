@@ -163,12 +163,11 @@ final class QueryRun {
     ) -> IndexCursor {
         IndexCursor(
             source,
-            zone: zone,
             range: range,
             ascending: ascending,
             start: start,
             probes: others + check.probes,
-            in: reader
+            in: self
         )
     }
 
