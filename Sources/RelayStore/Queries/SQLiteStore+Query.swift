@@ -17,7 +17,9 @@ extension SQLiteStore: IndexedStore {
     }
 
     package func build(_ wanted: Set<WantedIndex>, limit: Int) async throws(RelayError) -> Bool {
-        try await writeRows { writer throws(RelayError) in try writer.build(wanted, limit: limit) }
+        try await writeRows { writer throws(RelayError) in
+            try writer.attempt { try writer.build(wanted, limit: limit) }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 import GRDB
-import Records
-import RelayCore
-import StoreKit
+package import Records
+package import RelayCore
+package import StoreKit
 
 /// The indexes that writes must update, by record type number.
 struct CachedIndexes {
@@ -29,20 +29,12 @@ extension SQLiteWriter {
             over: replaced,
             of: definition,
             where: { !isServedByRecords($0, in: zone.number) },
-            remove: { try remove($1, $0, zone.number, record.name) },
-            enter: { try enter($1, $0, zone.number, record.name) }
+            remove: { try remove($1, of: record.name, index: $0.number, in: zone.number) },
+            enter: { try enter($1, of: record.name, index: $0.number, in: zone.number) }
         )
     }
 
-    private func enter(_ key: QueryKey, _ index: FieldIndex, _ zone: Int64, _ name: String) throws {
-        let statement = try SQL(
-            "INSERT OR IGNORE INTO field_value (field, zone, value, name) VALUES (?, ?, ?, ?)",
-            in: database
-        )
-        try run(statement, key, index, zone, name)
-    }
-
-    private func remove(_ key: QueryKey, _ index: FieldIndex, _ zone: Int64, _ name: String) throws {
+    private func remove(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) throws {
         let statement = try SQL(
             "DELETE FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?",
             in: database
@@ -50,14 +42,8 @@ extension SQLiteWriter {
         try run(statement, key, index, zone, name)
     }
 
-    private func run(
-        _ statement: SQL,
-        _ key: QueryKey,
-        _ index: FieldIndex,
-        _ zone: Int64,
-        _ name: String
-    ) throws {
-        statement.bind(1, index.number)
+    private func run(_ statement: SQL, _ key: QueryKey, _ index: Int64, _ zone: Int64, _ name: String) throws {
+        statement.bind(1, index)
         statement.bind(2, zone)
         statement.bind(3, key)
         statement.bind(4, name)
@@ -76,90 +62,6 @@ extension SQLiteWriter {
         }
         cache.indexes = kept
         return kept
-    }
-
-    // MARK: Building
-
-    /// Builds these indexes one step further; returns whether all are complete.
-    ///
-    /// A step reads at most `limit` records, so that other writes do not wait long.
-    func build(_ wanted: Set<WantedIndex>, limit: Int) throws(RelayError) -> Bool {
-        try attempt {
-            var isComplete = true
-            for (typeName, wanted) in Dictionary(grouping: wanted, by: \.recordType) {
-                guard let type = names.number(ofType: typeName),
-                    let definition = cache.schema.queryable(typeName)
-                else { continue }
-                var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
-                guard let least = indexes.map(\.builtTo).min() else { continue }
-                // Indexes that have come equally far are built in one step.
-                indexes = indexes.filter { $0.builtTo == least }
-                try build(indexes, of: typeName, definition, limit: limit)
-                isComplete =
-                    try isComplete
-                    && self.indexes(ofType: type).allSatisfy { target, index in
-                        index.isReady || !wanted.contains { $0.target == target }
-                    }
-            }
-            return isComplete
-        }
-    }
-
-    private func ensureIndex(_ target: IndexTarget, ofType type: Int64) throws -> FieldIndex {
-        if let index = try indexes(ofType: type)[target] { return index }
-        let statement = try SQL(
-            "INSERT INTO field_index (type, target, built_to, goal) VALUES (?, ?, 0, ?)",
-            in: database
-        )
-        statement.bind(1, type)
-        statement.bind(2, target.text)
-        statement.bind(3, cache.lastChange)
-        try statement.run()
-        cache.indexes = nil
-        return FieldIndex(
-            number: database.lastInsertedRowID,
-            type: type,
-            target: target,
-            builtTo: 0,
-            goal: cache.lastChange
-        )
-    }
-
-    /// Enters the records of the next `limit` changes.
-    private func build(_ indexes: [FieldIndex], of typeName: String, _ type: RecordType, limit: Int) throws {
-        guard let first = indexes.first, let goal = indexes.map(\.goal).max() else { return }
-        let fields = Set(indexes.flatMap { $0.target.fieldNames(in: type) })
-        let rows = try SQL(
-            """
-            SELECT \(Self.recordColumns), r.zone FROM record r WHERE r.change > ? AND r.change <= ?
-            ORDER BY r.change LIMIT ?
-            """,
-            in: database
-        )
-        rows.bind(1, first.builtTo)
-        rows.bind(2, goal)
-        rows.bind(3, Int64(limit))
-        defer { rows.reset() }
-        var (seen, reached) = (0, goal)
-        while try rows.step() {
-            seen += 1
-            reached = rows.unsigned(0)
-            guard rows.int(2) == first.type, !rows.bool(3) else { continue }
-            let record = try record(in: rows)
-            let values = try QueryValues(record, fields: fields)
-            let zone = rows.int(13)
-            for index in indexes where !isServedByRecords(index.target, in: zone) {
-                for key in index.target.keys(of: values, in: type) { try enter(key, index, zone, record.name) }
-            }
-        }
-        if seen < limit { reached = goal }
-        for index in indexes {
-            let statement = try SQL("UPDATE field_index SET built_to = ? WHERE id = ?", in: database)
-            statement.bind(1, reached)
-            statement.bind(2, index.number)
-            try statement.run()
-        }
-        cache.indexes = nil
     }
 
     // MARK: Dropping
@@ -220,5 +122,75 @@ extension SQLiteWriter {
             return true
         }
         return false
+    }
+}
+
+extension SQLiteWriter: IndexBuilder {
+    package func queryableType(_ name: String) -> (number: Int64, definition: RecordType)? {
+        guard let number = names.number(ofType: name), let definition = cache.schema.queryable(name) else { return nil }
+        return (number, definition)
+    }
+
+    package func makeIndex(_ target: IndexTarget, ofType type: Int64) throws -> FieldIndex {
+        let statement = try SQL(
+            "INSERT INTO field_index (type, target, built_to, goal) VALUES (?, ?, 0, ?)",
+            in: database
+        )
+        statement.bind(1, type)
+        statement.bind(2, target.text)
+        statement.bind(3, cache.lastChange)
+        try statement.run()
+        cache.indexes = nil
+        return FieldIndex(
+            number: database.lastInsertedRowID,
+            type: type,
+            target: target,
+            builtTo: 0,
+            goal: cache.lastChange
+        )
+    }
+
+    package func records(
+        ofType type: Int64,
+        after change: UInt64,
+        upTo goal: UInt64,
+        limit: Int,
+        _ visit: (StoredRecord, Int64) throws -> Void
+    ) throws -> UInt64 {
+        let rows = try SQL(
+            """
+            SELECT \(Self.recordColumns), r.zone FROM record r WHERE r.change > ? AND r.change <= ?
+            ORDER BY r.change LIMIT ?
+            """,
+            in: database
+        )
+        rows.bind(1, change)
+        rows.bind(2, goal)
+        rows.bind(3, Int64(limit))
+        defer { rows.reset() }
+        var (seen, reached) = (0, goal)
+        while try rows.step() {
+            seen += 1
+            reached = rows.unsigned(0)
+            guard rows.int(2) == type, !rows.bool(3) else { continue }
+            try visit(record(in: rows), rows.int(13))
+        }
+        return seen < limit ? goal : reached
+    }
+
+    package func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) throws {
+        let statement = try SQL(
+            "INSERT OR IGNORE INTO field_value (field, zone, value, name) VALUES (?, ?, ?, ?)",
+            in: database
+        )
+        try run(statement, key, index, zone, name)
+    }
+
+    package func setBuilt(_ index: FieldIndex, to change: UInt64) throws {
+        let statement = try SQL("UPDATE field_index SET built_to = ? WHERE id = ?", in: database)
+        statement.bind(1, change)
+        statement.bind(2, index.number)
+        try statement.run()
+        cache.indexes = nil
     }
 }

@@ -97,6 +97,11 @@ package struct FieldIndex: Hashable, Sendable {
 package struct WantedIndex: Hashable, Sendable {
     package var recordType: String
     package var target: IndexTarget
+
+    package init(recordType: String, target: IndexTarget) {
+        self.recordType = recordType
+        self.target = target
+    }
 }
 
 extension IndexTarget {

@@ -4,7 +4,7 @@ import StoreKit
 import Wire
 
 /// Records and their indexes in arrays, and what the engine asked for.
-final class MemoryIndexReader: IndexReader {
+final class MemoryIndexReader: IndexBuilder {
     static let type = RecordType(fields: [
         "count": .init(.scalar(.int64)), "title": .init(.scalar(.string)), "tags": .init(.list(.string)),
         "spot": .init(.scalar(.location)),
@@ -13,6 +13,7 @@ final class MemoryIndexReader: IndexReader {
     let zone = Zone(number: 5, id: ZoneID("Notes", owner: UserID("_1")), identity: 1, lastChange: 1)
 
     private(set) var records: [String: StoredRecord] = [:]
+    private var lastChange: UInt64 = 0
     private var indexes: [FieldIndex]
     /// The entries of each index, in order.
     private var entries: [Int64: [IndexEntry]] = [:]
@@ -34,10 +35,11 @@ final class MemoryIndexReader: IndexReader {
             by: zone.id.owner,
             device: DeviceFingerprint(bits: 1)
         )
+        lastChange += 1
         let record = StoredRecord(
             name: name,
             type: "Note",
-            change: 1,
+            change: lastChange,
             created: stamp,
             modified: stamp,
             fields: FieldsJSON.encode((fields ?? [:]).map { .init(name: $0, value: $1) }),
@@ -49,12 +51,7 @@ final class MemoryIndexReader: IndexReader {
             of: Self.type,
             where: { _ in true },
             remove: { index, key in entries[index.number]?.removeAll { $0 == IndexEntry(key: key, name: name) } },
-            enter: { index, key in
-                var kept = entries[index.number] ?? []
-                let entry = IndexEntry(key: key, name: name)
-                kept.insert(entry, at: kept.firstIndex { !Self.isBefore($0, entry) } ?? kept.endIndex)
-                entries[index.number] = kept
-            }
+            enter: { index, key in enter(key, of: name, index: index.number, in: zone.number) }
         )
         records[name] = record.isDeleted ? nil : record
     }
@@ -77,6 +74,41 @@ final class MemoryIndexReader: IndexReader {
             reading: self
         )
     }
+
+    // MARK: IndexBuilder
+
+    func queryableType(_ name: String) -> (number: Int64, definition: RecordType)? {
+        name == "Note" ? (Self.typeNumber, Self.type) : nil
+    }
+
+    func makeIndex(_ target: IndexTarget, ofType type: Int64) -> FieldIndex {
+        let number = Int64(indexes.count)
+        let index = FieldIndex(number: number, type: type, target: target, builtTo: 0, goal: lastChange)
+        indexes.append(index)
+        return index
+    }
+
+    func records(
+        ofType type: Int64,
+        after change: UInt64,
+        upTo goal: UInt64,
+        limit: Int,
+        _ visit: (StoredRecord, Int64) throws -> Void
+    ) rethrows -> UInt64 {
+        let rest = records.values.filter { $0.change > change && $0.change <= goal }.sorted { $0.change < $1.change }
+        for record in rest.prefix(limit) { try visit(record, zone.number) }
+        return rest.count < limit ? goal : rest[limit - 1].change
+    }
+
+    func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) {
+        var kept = entries[index] ?? []
+        let entry = IndexEntry(key: key, name: name)
+        guard !kept.contains(entry) else { return }
+        kept.insert(entry, at: kept.firstIndex { !Self.isBefore($0, entry) } ?? kept.endIndex)
+        entries[index] = kept
+    }
+
+    func setBuilt(_ index: FieldIndex, to change: UInt64) { indexes[Int(index.number)].builtTo = change }
 
     // MARK: IndexReader
 

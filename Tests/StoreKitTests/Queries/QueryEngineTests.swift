@@ -125,6 +125,26 @@ import Testing
         #expect(reader.surprises == [])
     }
 
+    /// Between the steps records are written, which are beyond the index's goal.
+    @Test func indexesAreBuiltInSteps() throws {
+        let reader = try reader(indexing: [])
+        let (first, second) = (IndexTarget.value(.own("title")), IndexTarget.value(.own("tags")))
+        let both = Set([first, second].map { WantedIndex(recordType: "Note", target: $0) })
+        var steps = 0
+        #expect(try !reader.build([WantedIndex(recordType: "Note", target: first)], limit: 20))
+        repeat {
+            try reader.put("m\(steps)", fields(2))
+            steps += 1
+        } while try !reader.build(both, limit: 20)
+        // 68 records, of which the second index needs all and the first one has some.
+        #expect((4...8).contains(steps), "\(steps)")
+        #expect(try reader.build([WantedIndex(recordType: "Other", target: first)], limit: 20))
+        for one in [Self.cases[2], Self.cases[7]] {
+            let names = try answer(one.query, limit: 4, tuning: Self.likeMany, reader)
+            #expect(try names == expectation(one.query, reader))
+        }
+    }
+
     @Test func aQueryThatNeedsAMissingIndexIsRefusedBeyondItsAllowance() throws {
         let reader = try reader(indexing: [])
         var work = QueryWork(tuning: Self.likeMany)
