@@ -221,19 +221,22 @@ var package = Package(
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
         .tests("StoreKit", ["Records", "Wire", "RelayCore"]),
-        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]),
+        .tests(
+            "RelayStore",
+            ["StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]
+        ),
         .tests(
             "RelayAPI",
             [
-                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", "RelaySystem", "StoreKit",
-                httpTypes, crypto, cryptoExtras,
+                "StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore",
+                "RelaySystem", "StoreKit", httpTypes, crypto, cryptoExtras,
             ]
         ),
         .tests(
             "RelayServer",
             [
-                "TestSupport",
-                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
+                "StoreTesting", "TestSupport",
+                "CZlib", "Records", "Wire", "RelayCore", "RelaySystem", "RelayAPI", nioCore, nioPosix,
                 nioHTTP1,
                 nioWebSocket,
                 nioEmbedded, httpTypes, logging, crypto, cryptoExtras,
@@ -242,7 +245,7 @@ var package = Package(
         .tests(
             "RelayConsole",
             [
-                "TestSupport", "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer",
+                "StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "RelayAPI", "RelayServer",
                 httpTypes,
                 logging, crypto, cryptoExtras,
             ]
@@ -304,6 +307,20 @@ var package = Package(
         ),
         // What several test targets share: waits, gates, ports, folders.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
+        // The store that tests run on: the only wiring of one outside the tests of its files.
+        .target(
+            name: "StoreTesting",
+            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelaySystem"],
+            path: "Tests/StoreTesting",
+            swiftSettings: strict
+        ),
+        // What every store must do, in terms of RelayCore's protocols.
+        .testTarget(
+            name: "StoreConformance",
+            dependencies: ["StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem"],
+            path: "Tests/StoreConformance",
+            swiftSettings: strict
+        ),
         // Programs that tests run.
         .target(name: "ChildProcesses", path: "Tests/ChildProcesses", swiftSettings: strict),
         // Readers of what strangers send, and inputs that are changed by chance.

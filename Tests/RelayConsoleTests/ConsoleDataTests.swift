@@ -5,7 +5,6 @@ import RelayAPI
 import RelayConsole
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import Testing
 

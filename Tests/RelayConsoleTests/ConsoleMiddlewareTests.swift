@@ -6,7 +6,6 @@ import RelayAPI
 import RelayConsole
 import RelayCore
 import RelayServer
-import RelayStore
 import Testing
 
 /// Access to the console.

@@ -3,7 +3,6 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
-import RelayStore
 import Synchronization
 import Testing
 

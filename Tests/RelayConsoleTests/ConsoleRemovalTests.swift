@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
-import RelayStore
 import Synchronization
 import Testing
 
@@ -29,7 +28,7 @@ import Testing
     /// Creates a world with alice's zone, which has a record and is shared by name or by a link.
     private func world(
         link: Bool,
-        onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
+        onCommit: @escaping @Sendable (any AccountDirectory) -> Void = { _ in }
     ) async throws -> (world: ConsoleWorld, guid: String) {
         struct Made: Decodable {
             struct Record: Decodable { var shortGUID: String? }

@@ -5,16 +5,17 @@ import RelayAPI
 import RelayConsole
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Testing
 
 /// A relay with a console in a temporary folder, called with request values.
 final class ConsoleWorld: Sendable {
-    let folder = NSTemporaryDirectory() + "zonecast-console-\(UUID().uuidString)"
+    private let place = TestStore.current.makeHome(.lasting)
+    var folder: String { place.folder }
     let container = "iCloud.org.example.notes"
-    let accounts: AccountStore
+    let accounts: any AccountDirectory
     let relay: Relay
     let recent: RecentRequests
     private let cookie = Mutex<String?>(nil)
@@ -26,26 +27,18 @@ final class ConsoleWorld: Sendable {
         get { shownHost.withLock { $0 } }
         set { shownHost.withLock { $0 = newValue } }
     }
-    private let stores: StoreFolder
+    private let stores: any ServedStores
 
     /// Calls `onCommit` with every commit.
     init(
         isOpen: Bool = true,
         publicURL: String? = nil,
         push: (any PushGateway)? = nil,
-        onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
+        onCommit: @escaping @Sendable (any AccountDirectory) -> Void = { _ in }
     ) throws {
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
-        accounts = try AccountStore(
-            folder: folder,
-            time: time,
-            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
-        )
-        let stores = StoreFolder(
-            folder: folder,
-            draw: { UInt64.random(in: .min ... .max) },
-            onCommit: { [accounts] _, _ in onCommit(accounts) }
-        )
+        accounts = try place.accounts(time: time)
+        let stores = place.stores(TestStoreOptions(committed: { [accounts] _, _ in onCommit(accounts) }))
         self.stores = stores
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -59,7 +52,7 @@ final class ConsoleWorld: Sendable {
         )
         recent = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: time.now)
         let parts = ConsoleParts(
-            home: FolderHome(folder),
+            home: place,
             accounts: accounts,
             stores: stores,
             relay: relay,
@@ -72,7 +65,7 @@ final class ConsoleWorld: Sendable {
                 isDev: true,
                 isSecure: false,
                 publicURL: publicURL,
-                data: folder,
+                data: place.folder,
                 started: 0,
                 limits: Limits(),
                 settings: []
@@ -86,7 +79,6 @@ final class ConsoleWorld: Sendable {
     deinit {
         relay.router.removeAll()
         stores.close()
-        try? FileManager.default.removeItem(atPath: folder)
     }
 
     /// Sends a request as a browser with the console's page would.

@@ -4,15 +4,13 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
-import RelayStore
 import RelaySystem
-import TestSupport
+import StoreTesting
 import Testing
 
 /// Guests of a demo enter with a PIN, at a limited rate.
 @Suite struct DemoGuestsTests {
-    private let folder = ScratchFolder()
-    private let accounts: AccountStore
+    private let accounts: any AccountDirectory
     private let pages: ServedPages
 
     private struct Visit: Decodable {
@@ -23,10 +21,7 @@ import Testing
     }
 
     init() throws {
-        accounts = try AccountStore(
-            folder: folder.path,
-            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
-        )
+        accounts = try TestStore.current.makeHome().accounts()
         let container = try #require(ContainerID("iCloud.org.zonecast.audience-1"))
         try accounts.addContainer(container)
         let settings = DemoGuests.Settings(

@@ -6,7 +6,6 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
-import RelayStore
 import Testing
 
 /// Passkeys at the console's API, with an authenticator in the test.

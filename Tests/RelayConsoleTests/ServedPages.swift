@@ -2,15 +2,15 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 
 /// Pages as a relay serves them.
 struct ServedPages: Sendable {
     private let relay: Relay
 
     init(_ entries: [RouteEntry]) throws {
-        let accounts = try AccountStore(inMemory: ())
+        let accounts = try TestStore.current.makeHome().accounts()
         relay = Relay(
             authenticator: try Authenticator(
                 directory: accounts,
@@ -18,7 +18,7 @@ struct ServedPages: Sendable {
                 time: .system,
                 random: .system
             ),
-            stores: StoreFolder(folder: nil, draw: { UInt64.random(in: .min ... .max) }),
+            stores: TestStore.current.makeHome().stores(),
             time: .system,
             random: .system
         )

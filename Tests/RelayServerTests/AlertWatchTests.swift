@@ -1,6 +1,5 @@
 import Records
 import RelayServer
-import RelayStore
 import Testing
 
 /// When an alert is sent.

@@ -5,7 +5,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import Testing
 import Wire
 

@@ -4,8 +4,8 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
@@ -150,13 +150,13 @@ final class NoticePort: Sendable {
     let relay: Relay
     let hub: NoticeHub
     let admission: RelayAdmission
-    let directory: AccountStore
+    let directory: any AccountDirectory
 
     init() throws {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil
-        directory = try AccountStore(inMemory: ())
+        directory = try TestStore.current.makeHome().accounts()
         let drawn = Mutex(SplitMix(seed: 7))
         // No socket is pinged or closed while a busy machine delays its test.
         var limits = NoticeLimits()
@@ -166,10 +166,12 @@ final class NoticePort: Sendable {
             relayName: "test",
             noticeID: { String(drawn.withLock { $0.next() }, radix: 16) }
         )
-        let stores = StoreFolder(
-            folder: nil,
-            draw: { drawn.withLock { $0.next() } },
-            onCommit: { [notices = CommitNotices(hub.bus)] in notices.publish($1, of: $0) }
+        let notices = CommitNotices(hub.bus)
+        let stores = TestStore.current.makeHome().stores(
+            TestStoreOptions(
+                draw: { drawn.withLock { $0.next() } },
+                committed: { home, commit in notices.publish(commit, of: home) }
+            )
         )
         self.hub = hub
         relay = Relay(

@@ -4,7 +4,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import Testing
 import Wire
 
@@ -24,7 +24,7 @@ import Wire
     private static let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
 
     private func relay(of world: SignInWorld) throws -> Relay {
-        try world.relay(stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }))
+        try world.relay(stores: TestStore.current.makeHome().stores())
     }
 
     /// Saves the record "p" with an asset and returns the address that the asset was uploaded to.

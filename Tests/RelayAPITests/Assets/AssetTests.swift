@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import TestSupport
 import Testing
@@ -331,18 +330,17 @@ import Wire
 
     @Test func unusedAssetsAreRemovedAndUsedOnesStay() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
-        let store = try world.stores.sqliteStore(of: home)
         _ = try await save(try await upload())
         let unused = try await upload([1, 2, 3])
         let long = TimeSource.system.now()
-        #expect(try await store.removeUnusedAssets(before: long + .seconds(-3600)) == 0)
-        #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
+        #expect(try await world.stores.removeUnusedAssets(of: home, before: long + .seconds(-3600)) == 0)
+        #expect(try await world.stores.removeUnusedAssets(of: home, before: long + .seconds(3600)) == 1)
         #expect(try await get(try await downloadAddress()).status == .ok)
         // The receipt is still valid, but the content is gone and has to be uploaded again.
         #expect(try await save(unused, named: "q").text("serverErrorCode") == "BAD_REQUEST")
         let delete = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
         _ = try await world.modify(zone: "_defaultZone", [delete])
-        #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
+        #expect(try await world.stores.removeUnusedAssets(of: home, before: long + .seconds(3600)) == 1)
     }
 
     /// A schema does not list a share's custom fields.
@@ -363,7 +361,7 @@ import Wire
         #expect(try bytes(await get(address)) == content)
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let later = TimeSource.system.now() + .seconds(3600)
-        #expect(try await world.stores.sqliteStore(of: home).removeUnusedAssets(before: later) == 0)
+        #expect(try await world.stores.removeUnusedAssets(of: home, before: later) == 0)
     }
 
     @Test func aTruncatedFileIsNotServed() async throws {
@@ -382,10 +380,9 @@ import Wire
     /// A new receipt protects content of any age, because the client may no longer have the bytes.
     @Test func aNewReceiptProtectsAnOldAssetFromRemoval() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
-        let store = try world.stores.sqliteStore(of: home)
-        _ = try await save(try await upload())
-        let hash = try #require(store.assets.assets(before: TimeSource.system.now() + .seconds(3600)).first)
-        let path = try #require(store.assets.file(of: hash)).path
+        let saved = try #require(try await save(try await upload()).field("file")?.text("fileChecksum"))
+        let hash = try #require(AssetHash(checksum: saved))
+        let path = try #require(try world.stores.assets(of: home).file(of: hash)).path
         let old = Date(timeIntervalSince1970: 1_000_000)
         try FileManager.default.setAttributes([.modificationDate: old], ofItemAtPath: path)
         let wish = #"{"assets":[{"recordName":"p","fieldName":"file"}]}"#
@@ -394,7 +391,9 @@ import Wire
             zone: "_defaultZone",
             [RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)]
         )
-        #expect(try await store.removeUnusedAssets(before: TimeSource.system.now() + .seconds(-3600)) == 0)
+        #expect(
+            try await world.stores.removeUnusedAssets(of: home, before: TimeSource.system.now() + .seconds(-3600)) == 0
+        )
         let receipt = try #require(again.text("receipt"))
         let checksum = try #require(again.text("fileChecksum"))
         let asset = #"{"fileChecksum":"\#(checksum)","size":\#(content.count),"receipt":"\#(receipt)"}"#
@@ -403,7 +402,6 @@ import Wire
 
     @Test func theAssetsOfADeletedZoneAreRemoved() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
-        let store = try world.stores.sqliteStore(of: home)
         try await world.makeZone("Notes")
         let create = RelayWorld.Operation(
             kind: "create",
@@ -413,7 +411,7 @@ import Wire
         )
         _ = try await world.modify([create])
         let later = TimeSource.system.now() + .seconds(3600)
-        #expect(try await store.removeUnusedAssets(before: later) == 0)
+        #expect(try await world.stores.removeUnusedAssets(of: home, before: later) == 0)
         _ = try await world.ask(
             "private/zones/modify",
             #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
@@ -421,7 +419,7 @@ import Wire
         // The zone's rows are removed in the background, when no write is waiting.
         var removed = 0
         try await eventually("the zone's asset to be unused") {
-            removed = try await store.removeUnusedAssets(before: later)
+            removed = try await world.stores.removeUnusedAssets(of: home, before: later)
             return removed > 0
         }
         #expect(removed == 1)

@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import TestSupport
 import Testing
 import Wire
@@ -14,22 +14,14 @@ import Wire
     let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
 
     private let clock = HandClock()
-    private let scratch = Scratch()
-    private var folder: String { scratch.path }
+    private let place = TestStore.current.makeHome(.lasting)
 
-    init() throws { world = try RelayWorld(time: clock.source, folder: scratch.path) }
-
-    /// A temporary folder that is removed with the test.
-    private final class Scratch {
-        let path = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString)"
-
-        deinit { try? FileManager.default.removeItem(atPath: path) }
-    }
+    init() throws { world = try RelayWorld(time: clock.source, in: place) }
 
     /// The files of incomplete uploads.
     private var incoming: [String] {
-        let place = "\(folder)/containers/\(world.container)/development.assets/incoming"
-        return ((try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []).map { "\(place)/\($0)" }
+        let incoming = "\(place.folder)/containers/\(world.container)/development.assets/incoming"
+        return ((try? FileManager.default.contentsOfDirectory(atPath: incoming)) ?? []).map { "\(incoming)/\($0)" }
     }
 
     private func address(of user: String = "alice") async throws -> String {
@@ -167,7 +159,7 @@ import Wire
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
         #expect(incoming.count == 1)
-        StoreFolder(folder: folder, draw: { 1 }).removeBrokenUploads()
+        place.stores().removeBrokenUploads()
         #expect(incoming.isEmpty)
     }
 

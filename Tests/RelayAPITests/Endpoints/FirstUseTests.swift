@@ -2,7 +2,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import Synchronization
 import Testing
@@ -127,10 +126,10 @@ extension [String] {
 private final class StoppingCatalog: StoreCatalog {
     let owners = Mutex<[UserID]>([])
     var executor: (any TaskExecutor)? { nil }
-    private let stores: StoreFolder
+    private let stores: any ServedStores
     private let limit: Int
 
-    init(_ stores: StoreFolder, after limit: Int) {
+    init(_ stores: any ServedStores, after limit: Int) {
         self.stores = stores
         self.limit = limit
     }

@@ -1,7 +1,6 @@
 import HTTPTypes
 import Records
 import RelayCore
-import RelayStore
 import Testing
 import Wire
 

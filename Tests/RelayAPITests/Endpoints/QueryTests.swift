@@ -1,6 +1,5 @@
 import Records
 import RelayCore
-import RelayStore
 import Testing
 import Wire
 

@@ -1,7 +1,6 @@
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Testing
 import Wire
 

@@ -2,9 +2,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
-import StoreKit
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
@@ -52,24 +51,24 @@ extension RelayCalling {
     }
 }
 
-/// A complete relay in memory.
+/// A complete relay, in memory unless it gets a lasting place.
 final class RelayWorld: RelayCalling, Sendable {
     let relay: Relay
-    let directory: AccountStore
-    let stores: StoreFolder
+    let directory: any AccountDirectory
+    let stores: any ServedStores
     let container = "iCloud.org.example.notes"
 
     init(
-        directory: AccountStore? = nil,
+        directory: (any AccountDirectory)? = nil,
         limits: Limits = Limits(),
         time: TimeSource = .system,
-        folder: String? = nil,
+        in place: any TestHome = TestStore.current.makeHome(),
         hub: NoticeHub? = nil,
         push: PushDependencies? = nil,
         _ change: (inout SignInSettings) -> Void = { _ in },
-        scheduler: CommitScheduler? = nil
+        scheduler: TestStoreOptions.Scheduler? = nil
     ) throws {
-        self.directory = try directory ?? AccountStore(inMemory: ())
+        self.directory = try directory ?? place.accounts()
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil
@@ -83,11 +82,13 @@ final class RelayWorld: RelayCalling, Sendable {
             random: .system
         )
         let drawn = Mutex(SplitMix(state: 1))
-        stores = StoreFolder(
-            folder: folder,
-            draw: { drawn.withLock { $0.next() } },
-            onCommit: { [notices = hub.map { CommitNotices($0.bus) }] in notices?.publish($1, of: $0) },
-            scheduler: scheduler
+        let notices = hub.map { CommitNotices($0.bus) }
+        stores = place.stores(
+            TestStoreOptions(
+                draw: { drawn.withLock { $0.next() } },
+                committed: { home, commit in notices?.publish(commit, of: home) },
+                scheduler: scheduler
+            )
         )
         relay = Relay(
             authenticator: authenticator,

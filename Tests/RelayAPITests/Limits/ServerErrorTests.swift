@@ -2,8 +2,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Testing
 import Wire
 
@@ -53,10 +53,10 @@ import Wire
         ContainerEnvironment(try #require(ContainerID(world.container)), .development)
     }
 
-    @Test func aClosedStoreAsksToTryAgainLater() async throws {
+    @Test func aStoreThatIsClosedForACommandAsksToTryAgainLater() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
-        try world.stores.sqliteStore(of: home(world)).close()
+        try await world.stores.hold(home(world))
         let answer = try await world.modify([.create("a")])
         try expect(answer, 503, "TRY_AGAIN_LATER", retryAfter: 2...2)
     }

@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import Testing
 import Wire
 
@@ -170,7 +170,7 @@ import Wire
     }
 
     @Test func theResponseToAPasswordSignInMatchesTheDescription() async throws {
-        let directory = try AccountStore(inMemory: ())
+        let directory = try TestStore.current.makeHome().accounts()
         _ = try directory.addAccount(email: "alice@example.org", password: "correct horse")
         let world = try SubscriptionWorld(directory: directory)
         let body = #"{"emailAddress":"alice@example.org","password":"correct horse"}"#

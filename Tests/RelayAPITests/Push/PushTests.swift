@@ -2,8 +2,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import TestSupport
 import Testing
@@ -131,7 +131,7 @@ import Wire
     }
 
     @Test func registrationsSurviveARestart() async throws {
-        let directory = try AccountStore(inMemory: ())
+        let directory = try TestStore.current.makeHome().accounts()
         let first = try PushWorld(directory: directory)
         try await first.sleepingPhone()
         first.world.close()
@@ -321,11 +321,11 @@ final class PushPeer: PushGateway {
 struct PushWorld {
     let clock = PushClock()
     let peer = PushPeer()
-    let directory: AccountStore
+    let directory: any AccountDirectory
     let world: SubscriptionWorld
 
-    init(directory: AccountStore? = nil) throws {
-        let directory = try directory ?? AccountStore(inMemory: ())
+    init(directory: (any AccountDirectory)? = nil) throws {
+        let directory = try directory ?? TestStore.current.makeHome().accounts()
         self.directory = directory
         let clock = clock
         world = try SubscriptionWorld(

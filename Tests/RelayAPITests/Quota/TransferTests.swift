@@ -3,14 +3,14 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import Testing
 import Wire
 
 /// The monthly transfer limit of a public database, and the rate limit of its uploads.
 @Suite struct TransferTests {
     let world: SignInWorld
-    let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) })
+    let stores = TestStore.current.makeHome().stores()
 
     init() throws { world = try SignInWorld() }
 

@@ -4,7 +4,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
 import Synchronization
 import Testing
@@ -238,9 +237,9 @@ private final class BlockingCatalog: StoreCatalog {
     /// What each read waits for.
     let gate = Mutex<DispatchSemaphore?>(nil)
     var executor: (any TaskExecutor)? { thread }
-    private let stores: StoreFolder
+    private let stores: any ServedStores
 
-    init(_ stores: StoreFolder) { self.stores = stores }
+    init(_ stores: any ServedStores) { self.stores = stores }
 
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
         // Opening a store reads it.

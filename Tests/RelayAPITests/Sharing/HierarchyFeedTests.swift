@@ -1,5 +1,5 @@
 import Records
-import RelayStore
+import RelayCore
 import Testing
 import Wire
 

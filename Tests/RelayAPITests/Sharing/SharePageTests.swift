@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Testing
 import Wire
 

@@ -2,8 +2,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
-import StoreKit
+import StoreTesting
 import Testing
 import Wire
 
@@ -15,7 +14,7 @@ struct ShareWorld {
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init(limits: Limits = Limits(), scheduler: CommitScheduler? = nil) throws {
+    init(limits: Limits = Limits(), scheduler: TestStoreOptions.Scheduler? = nil) throws {
         world = try SubscriptionWorld(limits: limits, scheduler: scheduler)
     }
 

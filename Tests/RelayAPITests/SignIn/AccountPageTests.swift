@@ -2,7 +2,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Testing
 
 @Suite struct AccountPageTests {

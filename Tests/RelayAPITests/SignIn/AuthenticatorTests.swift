@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import TestSupport
 import Testing
 
@@ -181,9 +181,9 @@ import Testing
 
     /// Requests do not read the directory's generation; the watcher does, or a request if there is no watcher.
     @Test(arguments: [true, false]) func aRevocationByAnotherProcessAppliesOnceItIsSeen(_ isWatched: Bool) throws {
-        let folder = ScratchFolder()
-        let world = try SignInWorld(in: folder.path)
-        let other = try AccountStore(folder: folder.path, time: world.clock.source)
+        let place = TestStore.current.makeHome(.lasting)
+        let world = try SignInWorld(in: place)
+        let other = try place.accounts(time: world.clock.source)
         let authenticator = try world.authenticator()
         let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
         _ = try authenticator.authenticate(request, in: world.home)

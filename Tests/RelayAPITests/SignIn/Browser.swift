@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Testing
 
 /// A minimal browser for the relay's pages: it keeps the cookie and submits forms.

@@ -6,7 +6,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayGateways
-import RelayStore
 import Synchronization
 import Testing
 

@@ -4,7 +4,6 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayGateways
-import RelayStore
 import Testing
 
 @Suite struct SignInPageTests {

@@ -4,28 +4,23 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Testing
 
 /// A relay's directory, by default in memory, with one container, one token and one signed-in user, and clocks that stand still.
 final class SignInWorld {
     let clock = HandClock()
-    let store: AccountStore
+    let store: any AccountDirectory
     let home: ContainerEnvironment
     let elsewhere: ContainerEnvironment
     let apiToken: String
     let alice: Account
     var settings = SignInSettings()
 
-    init(in folder: String? = nil) throws {
-        if let folder {
-            let cost = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
-            store = try AccountStore(folder: folder, time: clock.source, cost: cost)
-        } else {
-            store = try AccountStore(inMemory: (), time: clock.source)
-        }
+    init(in place: any TestHome = TestStore.current.makeHome()) throws {
+        store = try place.accounts(time: clock.source)
         home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
         elsewhere = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.other")), .development)
         try store.addContainer(home.container)
@@ -52,7 +47,7 @@ final class SignInWorld {
 
     /// Returns a new relay on this directory.
     func relay(
-        stores: StoreFolder = StoreFolder(folder: nil, draw: { 1 }),
+        stores: any ServedStores = TestStore.current.makeHome().stores(),
         limits: Limits = Limits(),
         identityTokens: (any IdentityTokenVerifier)? = nil
     ) throws -> Relay {

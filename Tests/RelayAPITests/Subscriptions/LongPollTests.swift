@@ -3,8 +3,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
@@ -14,7 +14,9 @@ import Wire
         {"operations":[{"operationType":"create","subscription":{"subscriptionID":"db","subscriptionType":"database"}}]}
         """#
 
-    private func world(poll: Duration = .seconds(600), directory: AccountStore? = nil) throws -> SubscriptionWorld {
+    private func world(poll: Duration = .seconds(600), directory: (any AccountDirectory)? = nil) throws
+        -> SubscriptionWorld
+    {
         var limits = Limits()
         limits.longestPoll = poll
         return try SubscriptionWorld(limits: limits, directory: directory)
@@ -112,7 +114,7 @@ import Wire
     }
 
     @Test func aTokenSurvivesARestart() async throws {
-        let directory = try AccountStore(inMemory: ())
+        let directory = try TestStore.current.makeHome().accounts()
         let first = try world(directory: directory)
         let (token, url) = try await create(first)
         first.close()

@@ -2,7 +2,7 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import TestSupport
 import Testing
 import Wire
@@ -261,14 +261,13 @@ import Wire
     }
 
     @Test func theSubscriptionIndexIsRebuiltFromTheStore() async throws {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: folder) }
-        let directory = try AccountStore(inMemory: ())
-        let first = try SubscriptionWorld(directory: directory, folder: folder)
+        let place = TestStore.current.makeHome(.lasting)
+        let directory = try place.accounts()
+        let first = try SubscriptionWorld(directory: directory, in: place)
         try await first.subscribe("all", extra: #","firesOnce":false,"notificationInfo":{"alertBody":"x"}"#)
         let before = try await first.ask("private/subscriptions/list")
         first.close()
-        let second = try SubscriptionWorld(directory: directory, folder: folder)
+        let second = try SubscriptionWorld(directory: directory, in: place)
         defer { second.close() }
         let after = try await second.ask("private/subscriptions/list")
         #expect(before.response.body == after.response.body)

@@ -2,9 +2,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
-import StoreKit
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
@@ -19,24 +18,24 @@ final class SubscriptionWorld: RelayCalling {
     let number: Int
 
     var relay: Relay { base.relay }
-    var stores: StoreFolder { base.stores }
+    var stores: any ServedStores { base.stores }
     var container: String { base.container }
 
-    /// A second world with the same directory and folder acts as the relay after a restart.
+    /// A second world with the same directory and place acts as the relay after a restart.
     init(
         limits: Limits = Limits(),
-        directory: AccountStore? = nil,
-        folder: String? = nil,
+        directory: (any AccountDirectory)? = nil,
+        in place: any TestHome = TestStore.current.makeHome(),
         time: TimeSource = .system,
         push: PushDependencies? = nil,
-        scheduler: CommitScheduler? = nil
+        scheduler: TestStoreOptions.Scheduler? = nil
     ) throws {
         hub = NoticeHub(relayName: "test", noticeID: { "n" })
         base = try RelayWorld(
             directory: directory,
             limits: limits,
             time: time,
-            folder: folder,
+            in: place,
             hub: hub,
             push: push,
             scheduler: scheduler

@@ -5,6 +5,7 @@ import RelayCore
 import RelayStore
 import RelaySystem
 import StoreKit
+import StoreTesting
 import Synchronization
 import TestSupport
 import Testing
@@ -94,13 +95,16 @@ import Testing
         defer { try? FileManager.default.removeItem(at: path) }
         var tuning = QueryTuning.indexesOnly
         tuning.recordsAtOnce = 100
-        let world = try QueryWorld(.file(path: path.path), tuning: tuning)
-        defer { world.store.close() }
+        let store = try SQLiteStore.forQueries(.file(path: path.path), tuning: tuning)
+        defer { store.close() }
+        let world = QueryWorld(store)
         try await world.makeZone("A")
         try await world.put((0..<300).map { ("n\($0)", thing($0)) }, in: world.zones[0])
         let all = query(.init(.own("title"), .notEquals, [.string("t7")]), sort: .init(.own("count")))
         for _ in 0..<3 { _ = try await world.firstPage(all, limit: 1) }
-        let (few, many) = (try await Self.ask(all, 10, of: world), try await Self.ask(all, 200, of: world))
+        let (few, many) = (
+            try await Self.ask(all, 10, of: world, store), try await Self.ask(all, 200, of: world, store)
+        )
         #expect(few.ranOnExecutor == [true], "examined \(few.examined)")
         #expect(many.ranOnExecutor == [true, false])
         #expect(many.names == (try world.expectation(all)).prefix(200).map(\.recordName))
@@ -108,10 +112,10 @@ import Testing
     }
 
     /// Queries from an executor of its own and returns, for each attempt, whether it ran there.
-    private static func ask(_ query: Query, _ limit: Int, of world: QueryWorld) async throws -> (
+    private static func ask(_ query: Query, _ limit: Int, of world: QueryWorld, _ store: SQLiteStore) async throws -> (
         names: [String], examined: Int, ranOnExecutor: [Bool]
     ) {
-        let (store, zone, executor) = (world.store, world.zones[0], ThreadExecutor())
+        let (zone, executor) = (world.zones[0], ThreadExecutor())
         let ranOnExecutor = Mutex<[Bool]>([])
         let (names, examined) = try await withTaskExecutorPreference(executor) {
             try await store.countedQuery { reader throws(RelayError) in

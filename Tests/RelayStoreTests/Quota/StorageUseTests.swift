@@ -131,35 +131,6 @@ import Testing
         }
     }
 
-    @Test func theReportListsUsageByOwner() async throws {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: folder) }
-        let home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
-        let month = CalendarMonth(number: 24_000)
-        func report(naming count: Int = 10) throws -> StorageReport {
-            try StorageReport(folder: folder, home: home, month: month, naming: count)
-        }
-        #expect(try report().owners.isEmpty)
-        #expect(!FileManager.default.fileExists(atPath: folder))
-        let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
-        defer { stores.close() }
-        let store = try stores.sqliteStore(of: home)
-        // Every user has a default zone.
-        try await save(store, ZoneID(ZoneID.defaultName, owner: alice), [("a", fields(10, []))])
-        try await save(store, ZoneID("B", owner: alice), [("a", fields(10, []))])
-        try await save(store, ZoneID(ZoneID.defaultName, owner: bob), [("a", fields(10, [5]))])
-        try await save(store, ZoneID(ZoneID.defaultName, owner: Zone.publicOwner), [("p", fields(7, [4]))])
-        try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
-            try writer.addTransfer(9, in: month)
-        }
-        let listed = try report()
-        #expect(listed.owners.map(\.user) == [bob, alice])
-        #expect(listed.owners.map(\.zones) == [1, 2])
-        #expect(listed.owners.first?.use.assets == 500)
-        #expect(listed.publicUse.assets == 400 && listed.sent == 9 && listed.users == 2)
-        #expect(try report(naming: 1).owners.map(\.user) == [bob])
-    }
-
     @Test func aFailedWriteDoesNotChangeTheTotals() async throws {
         try await withFile { path in
             let store = try open(path)
@@ -191,21 +162,6 @@ import Testing
             #expect(try await use(store, of: alice) == before)
             #expect(try count(path, of: alice) == before)
         }
-    }
-
-    @Test func theTransfersOfAMonthAddUp() async throws {
-        let store = try SQLiteStore(.memory, draw: { 1 })
-        defer { store.close() }
-        let month = CalendarMonth(number: 24_000)
-        for bytes in [5, 7] as [Int64] {
-            try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
-                try writer.addTransfer(bytes, in: month)
-            }
-        }
-        let (sent, next) = try store.read { reader throws(RelayError) in
-            (try reader.transfer(in: month), try reader.transfer(in: month.next))
-        }
-        #expect(sent == 12 && next == 0)
     }
 }
 

@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// The store's memory of writes that may be repeated.
+/// The rows that a store keeps of repeated and signed requests.
 @Suite struct IdempotencyRecordTests {
     private let user = UserID("_00000000000000000000000000000001")
 
@@ -25,13 +25,6 @@ import Testing
         }
     }
 
-    private func isKnown(_ id: Int, in store: SQLiteStore) async throws -> Bool {
-        let user = user
-        return try await store.write(touching: user) { writer throws(RelayError) in
-            try writer.idempotencyRecord("w\(id)", by: user)?.fingerprint == UInt64(id)
-        }
-    }
-
     @Test func eachPlaceIsOneBit() {
         var done = IdempotencyRecord(fingerprint: 1)
         for place in [0, 7, 8, 199] { done.insert(place) }
@@ -39,38 +32,23 @@ import Testing
         #expect(done.completedOperations.count == 25)
     }
 
-    @Test func anOutcomeIsFoundByUserAndOperationID() async throws {
-        let store = try store()
-        try await keep(1...3, in: store)
-        #expect(try await isKnown(2, in: store))
-        #expect(try await !isKnown(4, in: store))
-        let other = UserID("_00000000000000000000000000000002")
-        let theirs = try await store.write(touching: other) { writer throws(RelayError) in
-            try writer.idempotencyRecord("w2", by: other)
-        }
-        #expect(theirs == nil)
-    }
-
-    @Test func theOldestOutcomesAreForgottenAndRemoved() async throws {
+    @Test func theOldestOutcomesAreRemoved() async throws {
         let store = try store(keepingRecords: 50)
-        for id in 1...400 {
-            try await keep(id...id, in: store)
-            let oldest = max(1, id - 49)
-            #expect(try await isKnown(oldest, in: store), "\(oldest) after \(id)")
-        }
-        #expect(try await !isKnown(1, in: store))
+        for id in 1...400 { try await keep(id...id, in: store) }
         let rows = try await store.idempotencyRecordCount()
         #expect(rows <= 150, "two generations, and the rest of a third that is being removed")
     }
 
-    @Test func aLaterOutcomeReplacesAnEarlierOne() async throws {
+    @Test func expiredSignaturesAreRemoved() async throws {
         let store = try store()
-        try await keep(1...1, in: store)
-        let user = user
-        let found = try await store.write(touching: user) { writer throws(RelayError) in
-            try writer.keep(IdempotencyRecord(fingerprint: 1, completedOperations: [3]), as: "w1", by: user)
-            return try writer.idempotencyRecord("w1", by: user)
+        for number in Int64(0)..<400 {
+            let signature = UsedSignature(
+                fingerprint: UInt128(number),
+                signed: Timestamp(milliseconds: number),
+                oldest: Timestamp(milliseconds: number - 100)
+            )
+            #expect(try await store.write(touching: user) { writer throws(RelayError) in try writer.keep(signature) })
         }
-        #expect(found == IdempotencyRecord(fingerprint: 1, completedOperations: [3]))
+        #expect(try await store.signedWriteCount() == 101)
     }
 }

@@ -263,26 +263,6 @@ import Testing
         return world.stores.counts.closed
     }
 
-    @Test func concurrentWritersAcrossContainersLoseNothing() async throws {
-        let world = World(containers: 10, maxOpen: 3)
-        for home in world.homes { try await begin(world, home) }
-        try await withThrowingTaskGroup { tasks in
-            for writer in 0..<8 {
-                tasks.addTask {
-                    for turn in 0..<25 {
-                        let home = world.homes[(writer * 7 + turn * 3) % world.homes.count]
-                        try await save("\(writer)-\(turn)", in: world.stores.store(of: home))
-                    }
-                }
-            }
-            try await tasks.waitForAll()
-        }
-        var names: [String] = []
-        for home in world.homes { names += try page(world.stores.store(of: home)).0 }
-        #expect(names.count == 200 && Set(names).count == 200)
-        #expect(world.stores.counts.open <= 3)
-    }
-
     /// Reopening a store needs disk space.
     ///
     /// While the disk is full, open stores stay open so that reading works.
@@ -299,27 +279,6 @@ import Testing
     }
 
     // MARK: Stores of commands
-
-    @Test func aHeldStoreRefusesRequestsAndTheOthersGoOn() async throws {
-        let world = World(containers: 2)
-        for home in world.homes {
-            try await begin(world, home)
-            try await save("milk", in: world.stores.store(of: home))
-        }
-        let token = try page(world.stores.store(of: world.homes[0])).1
-        try await world.stores.hold(world.homes[0])
-        let refusal = #expect(throws: RelayError.self) { _ = try world.stores.store(of: world.homes[0]) }
-        #expect(refusal?.code == .tryAgainLater && refusal?.retryAfter == .seconds(2))
-        #expect(WALCheck.size(of: world.path(world.homes[0]) + "-wal") ?? 0 == 0, "the file is closed")
-        try await save("bread", in: world.stores.store(of: world.homes[1]))
-        // Scheduled work skips it; a refusal would be thrown.
-        #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: .max)) == 0)
-        #expect(try await world.stores.forgetTombstones(before: Timestamp(milliseconds: 0)) == 0)
-        world.stores.release(world.homes[0])
-        #expect(try page(world.stores.store(of: world.homes[0]), since: token).0 == [], "tokens stay valid")
-        try await save("eggs", in: world.stores.store(of: world.homes[0]))
-        #expect(try page(world.stores.store(of: world.homes[0]), since: token).0 == ["eggs"])
-    }
 
     @Test func aStoreIsHeldWhenItsRequestsAreDone() async throws {
         let world = World(containers: 1)

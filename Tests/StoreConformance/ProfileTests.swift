@@ -1,17 +1,15 @@
-import Foundation
 import Records
 import RelayCore
-import RelayStore
-import TestSupport
+import StoreTesting
 import Testing
 
+/// People, as the relay's accounts and foreign issuers know them.
 @Suite struct ProfileTests {
-    let store: AccountStore
-    let home: ContainerEnvironment
+    private let store: any AccountDirectory
+    private let home = ContainerEnvironment.test
 
     init() throws {
-        store = try AccountStore(inMemory: ())
-        home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
+        store = try TestStore.current.makeHome().accounts()
         try store.addContainer(home.container)
     }
 
@@ -25,7 +23,7 @@ import Testing
         )
     }
 
-    @Test func quotasOfUsersAndContainersAreStoredUntilTheyAreRemoved() throws {
+    @Test("quotas of users and containers are stored until they are removed") func quotas() throws {
         let account = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let user = try store.user(of: account.id, in: home)
         let production = ContainerEnvironment(home.container, .production)
@@ -44,7 +42,7 @@ import Testing
         #expect(try store.ownQuotas().containers.isEmpty)
     }
 
-    @Test func anAddressFindsTheRelaysOwnAccountFirstUnlessItIsHidden() throws {
+    @Test("an address finds the relay's own account first, unless it is hidden") func addresses() throws {
         let outside = try store.account(for: foreign("7", email: "ada@example.org"))
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let outsider = try store.user(of: outside.id, in: home)
@@ -59,7 +57,7 @@ import Testing
         #expect(try found() == insider)
     }
 
-    @Test func devUserIsFoundByAddressOnDevRelayOnly() throws {
+    @Test("a dev user is found by address on a dev relay only") func devUsers() throws {
         let dev = try store.devAccount(named: "ada@example.org")
         let user = try store.user(of: dev.id, in: home)
         let lookup = UserLookup.email("ada@example.org")
@@ -68,13 +66,13 @@ import Testing
         #expect(try store.profile(of: user, in: home)?.account.id == dev.id)
     }
 
-    @Test func lookingUpAPersonDoesNotCreateAUser() throws {
+    @Test("looking a person up creates no user") func lookups() throws {
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         #expect(try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: true).isEmpty)
         #expect(try store.profiles(of: own.id).isEmpty)
     }
 
-    @Test func aForeignPersonKeepsOneAccountThatIsUpdatedFromTheIssuer() throws {
+    @Test("a foreign person keeps one account, which the issuer updates") func foreignPeople() throws {
         let first = try store.account(for: foreign("7", email: "ada@example.org", name: "Ada"))
         let again = try store.account(for: foreign("7", email: nil, name: "Augusta"))
         #expect(again.id == first.id)
@@ -85,7 +83,7 @@ import Testing
         #expect(try store.account(email: "ada@example.org") == nil)
     }
 
-    @Test func issuersAreStoredAndRemovedWithTheirAccounts() throws {
+    @Test("an issuer is stored, and its removal ends the sessions of its users") func issuers() throws {
         let issuer = TokenIssuer(
             container: home.container,
             issuer: "https://id.example",
@@ -131,7 +129,7 @@ import Testing
         #expect(throws: DirectoryError.self) { try store.removeIssuer("https://id.example", of: home.container) }
     }
 
-    @Test func signInsAreRevokedForOneContainerOrForAll() throws {
+    @Test("sessions are revoked for one container or for all") func revocation() throws {
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let production = ContainerEnvironment(home.container, .production)
         for (number, place) in [(UInt128(1), home), (2, home), (3, production)] {

@@ -1,51 +1,48 @@
-import Records
-import RelayCore
-import RelayStore
-import StoreKit
-import Synchronization
-import Testing
+package import Records
+package import RelayCore
 import Wire
 
 /// A store with records of all field types, and the same records in memory to compare results with.
-final class QueryWorld {
-    let store: SQLiteStore
-    let user = UserID("_00000000000000000000000000000001")
-    private(set) var records: [RecordID: StoredRecord] = [:]
-    private(set) var zones: [ZoneID] = []
-    /// The maximum size of a page.
-    var bytes = Int.max
+package final class QueryWorld {
+    /// Runs a read that pages through a query, and returns the number of examined records if the store counts them.
+    package typealias CountedQuery = (
+        (any StoreReader) throws(RelayError) -> QueryPage
+    ) async throws -> (page: QueryPage, examined: Int)
 
-    static let type = RecordType(fields: [
+    /// A page that has too many records, or too few although another one follows.
+    package struct WrongPage: Error {
+        package let query: Query
+        package let count: Int
+    }
+
+    package let store: any Store
+    package let user = UserID("_00000000000000000000000000000001")
+    package private(set) var records: [RecordID: StoredRecord] = [:]
+    package private(set) var zones: [ZoneID] = []
+    /// The maximum size of a page.
+    package var bytes = Int.max
+    private let query: CountedQuery
+
+    package static let type = RecordType(fields: [
         "title": .init(.scalar(.string)), "count": .init(.scalar(.int64)), "ratio": .init(.scalar(.double)),
         "due": .init(.scalar(.timestamp)), "blob": .init(.scalar(.bytes)), "owner": .init(.scalar(.reference)),
         "spot": .init(.scalar(.location)), "tags": .init(.list(.string)), "numbers": .init(.list(.int64)),
         "note": .init(.scalar(.string)), "spots": .init(.list(.location)), "words": .init(.scalar(.string)),
     ])
 
-    /// By default, every query uses indexes.
-    init(_ place: SQLiteStore.Place = .memory, tuning: QueryTuning = .indexesOnly) throws {
-        let drawn = Mutex(UInt64(7))
-        var tuning = tuning
-        // The speed of the machine must not matter.
-        (tuning.longestRun, tuning.longestWait) = (.seconds(300), .seconds(300))
-        store = try SQLiteStore(
-            place,
-            draw: {
-                drawn.withLock {
-                    $0 += 1; return $0
-                }
-            },
-            tuning: tuning
-        )
+    /// Works on a store whose tuning is one of the constants below.
+    package init(_ store: any Store, counting query: CountedQuery? = nil) {
+        self.store = store
+        self.query = query ?? { body in (try await store.query(body), 0) }
     }
 
     /// Takes over the records that another world has written to the same file.
-    func adopt(_ other: QueryWorld) {
+    package func adopt(_ other: QueryWorld) {
         records = other.records
         zones = other.zones
     }
 
-    func makeZone(_ name: String) async throws {
+    package func makeZone(_ name: String) async throws {
         let id = ZoneID(name, owner: user)
         _ = try await store.write(touching: id.owner) { writer throws(RelayError) in
             if try writer.schema.types["Thing"] == nil {
@@ -57,7 +54,7 @@ final class QueryWorld {
     }
 
     /// Saves records, or deletes those without fields.
-    func put(_ changes: [(name: String, fields: [String: FieldValue]?)], in id: ZoneID, type: String = "Thing")
+    package func put(_ changes: [(name: String, fields: [String: FieldValue]?)], in id: ZoneID, type: String = "Thing")
         async throws
     {
         let (user, now) = (user, Timestamp(milliseconds: Int64(records.count)))
@@ -85,20 +82,17 @@ final class QueryWorld {
     }
 
     /// Returns the results of all pages of a query, and the number of examined records.
-    func answer(_ query: Query, in ids: [ZoneID]? = nil, limit: Int = 7) async throws -> (
+    package func answer(_ query: Query, in ids: [ZoneID]? = nil, limit: Int = 7) async throws -> (
         names: [RecordID], examined: Int
     ) {
         var (names, examined): ([RecordID], Int) = ([], 0)
         var position: Query.Position?
         repeat {
-            let (from, bytes) = (position, bytes)
-            let (page, cost) = try await store.countedQuery { reader throws(RelayError) in
-                var found: [Zone] = []
-                for id in ids ?? zones { if let zone = try reader.zone(id) { found.append(zone) } }
-                return try reader.page(of: query, in: found, after: from, limit: limit, bytes: bytes)
+            let (page, cost) = try await page(of: query, in: ids ?? zones, after: position, limit: limit)
+            let isFull = page.records.count == limit || bytes < .max
+            guard page.records.count <= limit, page.next == nil || isFull else {
+                throw WrongPage(query: query, count: page.records.count)
             }
-            #expect(page.records.count <= limit)
-            #expect(page.next == nil || page.records.count == limit || bytes < .max)
             names += page.records.map { RecordID($0.record.name, in: $0.zone) }
             examined += cost
             position = page.next
@@ -107,18 +101,27 @@ final class QueryWorld {
     }
 
     /// Returns the first page of a query over all zones.
-    func firstPage(_ query: Query, limit: Int) async throws -> (names: [RecordID], examined: Int) {
-        let (ids, bytes) = (zones, bytes)
-        let (page, examined) = try await store.countedQuery { reader throws(RelayError) in
-            var found: [Zone] = []
-            for id in ids { if let zone = try reader.zone(id) { found.append(zone) } }
-            return try reader.page(of: query, in: found, after: nil, limit: limit, bytes: bytes)
-        }
+    package func firstPage(_ query: Query, limit: Int) async throws -> (names: [RecordID], examined: Int) {
+        let (page, examined) = try await page(of: query, in: zones, after: nil, limit: limit)
         return (page.records.map { RecordID($0.record.name, in: $0.zone) }, examined)
     }
 
+    private func page(
+        of query: Query,
+        in ids: [ZoneID],
+        after position: Query.Position?,
+        limit: Int
+    ) async throws -> (page: QueryPage, examined: Int) {
+        let bytes = bytes
+        return try await self.query { reader throws(RelayError) in
+            var found: [Zone] = []
+            for id in ids { if let zone = try reader.zone(id) { found.append(zone) } }
+            return try reader.page(of: query, in: found, after: position, limit: limit, bytes: bytes)
+        }
+    }
+
     /// Returns the expected result, by examining every record.
-    func expectation(_ query: Query, in ids: [ZoneID]? = nil) throws -> [RecordID] {
+    package func expectation(_ query: Query, in ids: [ZoneID]? = nil) throws -> [RecordID] {
         let match = QueryMatch(query.filters, type: Self.type)
         let order = QueryOrder(query)
         var found: [Query.Position] = []
@@ -132,10 +135,12 @@ final class QueryWorld {
 }
 
 /// A small reproducible random number generator.
-struct Dice: RandomNumberGenerator {
-    var state: UInt64
+package struct Dice: RandomNumberGenerator {
+    private var state: UInt64
 
-    mutating func next() -> UInt64 {
+    package init(state: UInt64) { self.state = state }
+
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var z = state
         z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
@@ -143,29 +148,29 @@ struct Dice: RandomNumberGenerator {
         return z ^ (z >> 31)
     }
 
-    mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
-    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
-    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+    package mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
+    package mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
+    package mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
 }
 
 extension QueryTuning {
-    static var indexesOnly: QueryTuning {
-        var tuning = QueryTuning()
-        tuning.recordsWithoutIndex = 0
-        return tuning
-    }
+    package static var indexesOnly: QueryTuning { patient(recordsWithoutIndex: 0) }
 
-    static var scansOnly: QueryTuning {
-        var tuning = QueryTuning()
-        tuning.recordsWithoutIndex = .max
-        return tuning
-    }
+    package static var scansOnly: QueryTuning { patient(recordsWithoutIndex: .max) }
 
     /// Uses the strategies for large stores in a small one.
-    static var likeMany: QueryTuning {
+    package static var likeMany: QueryTuning {
         var tuning = indexesOnly
         tuning.fewEntries = 2
         tuning.manyEntries = 5
+        return tuning
+    }
+
+    /// The speed of the machine must not matter.
+    private static func patient(recordsWithoutIndex count: Int) -> QueryTuning {
+        var tuning = QueryTuning()
+        tuning.recordsWithoutIndex = count
+        (tuning.longestRun, tuning.longestWait) = (.seconds(300), .seconds(300))
         return tuning
     }
 }

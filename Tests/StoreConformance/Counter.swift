@@ -1,0 +1,8 @@
+import Synchronization
+
+/// Counts calls from any thread.
+final class Counter: Sendable {
+    private let number = Mutex(0)
+    var count: Int { number.withLock { $0 } }
+    func add() { number.withLock { $0 += 1 } }
+}
