@@ -327,7 +327,8 @@ var package = Package(
         .target(
             name: "Fuzz",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
+                "StoreTesting", "Records", "Wire", "RelayCore", "RelaySystem", "RelayAPI", "RelayServer",
+                "RelayConsole",
                 "RelayGateways",
                 "ZoneKit",
                 nioCore, httpTypes, crypto,
@@ -368,7 +369,7 @@ var package = Package(
             name: "Simulation",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
-                "ZoneTesting",
+                "ZoneTesting", "StoreTesting",
                 "DiskTrials", grdb, httpTypes, crypto,
             ],
             path: "Tests/Simulation",

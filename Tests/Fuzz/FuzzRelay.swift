@@ -3,8 +3,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Wire
 
@@ -12,13 +12,13 @@ import Wire
 final class FuzzRelay: Sendable {
     static let container = "iCloud.org.example.fuzz"
     private let relay: Relay
-    private let accounts: AccountStore
+    private let accounts: any AccountDirectory
 
     /// If `pushes` is true, devices can register for pushes.
     ///
     /// No push is ever sent.
     init(pushes: Bool = false) async throws {
-        let directory = try AccountStore(inMemory: ())
+        let directory = try TestStore.current.makeHome().accounts()
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil
@@ -28,14 +28,13 @@ final class FuzzRelay: Sendable {
         accounts = directory
         relay = Relay(
             authenticator: try Authenticator(directory: directory, settings: settings, time: .system, random: .system),
-            stores: StoreFolder(
-                folder: nil,
-                draw: {
+            stores: TestStore.current.makeHome().stores(
+                TestStoreOptions(draw: {
                     state.withLock {
                         $0 &+= 0x9E37_79B9_7F4A_7C15
                         return $0
                     }
-                }
+                })
             ),
             hub: pushes ? NoticeHub(relayName: "fuzz", noticeID: { "n" }) : nil,
             push: pushes ? PushDependencies(gateway: NoGateway(), register: directory) : nil,

@@ -1,6 +1,5 @@
 import Foundation
 import Records
-import RelayStore
 import RelaySystem
 
 /// Runs mutated inputs against one target: a few thousand in a test, as many as the time allows in a soak.

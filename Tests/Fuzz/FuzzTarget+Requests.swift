@@ -8,8 +8,8 @@ import RelayConsole
 import RelayCore
 import RelayGateways
 import RelayServer
-import RelayStore
 import RelaySystem
+import StoreTesting
 import Synchronization
 import Wire
 
@@ -391,15 +391,15 @@ private final class FuzzConsole: Sendable {
 
     init() async throws {
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
-        let accounts = try AccountStore(inMemory: (), time: time)
+        let accounts = try TestStore.current.makeHome().accounts(time: time)
         let numbers = Mutex(UInt64(7))
-        let stores = StoreFolder(
-            folder: nil,
-            draw: {
+        let stores = TestStore.current.makeHome().stores(
+            TestStoreOptions(draw: {
                 numbers.withLock {
-                    $0 &+= 0x9E37_79B9_7F4A_7C15; return $0
+                    $0 &+= 0x9E37_79B9_7F4A_7C15
+                    return $0
                 }
-            }
+            })
         )
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -414,7 +414,7 @@ private final class FuzzConsole: Sendable {
         // The console must not write anything, so the data folder does not exist.
         let nowhere = "/dev/null/zonecast"
         let parts = ConsoleParts(
-            home: FolderHome(nowhere),
+            home: TestStore.current.unusableHome(),
             accounts: accounts,
             stores: stores,
             relay: relay,

@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Synchronization
 import ZoneKit
 import ZoneTesting
@@ -179,8 +178,7 @@ extension Simulation {
     /// Adds a record type while the relay runs, or promotes the schema to production, as the command line does.
     private func alterSchema(_ type: String, isPromotion: Bool) {
         guard scenario.isOnDisk, let container = ContainerID(TestRelay.containerIdentifier) else { return }
-        let path = disk?.relayDisk.place().folder ?? relay.folder.url.path
-        let folder = SchemaFolder(folder: path, container: container)
+        let folder = relay.files.schemas(of: container)
         do {
             let before = try folder.schema(of: .development)
             if isPromotion {
@@ -391,7 +389,7 @@ extension Simulation {
     func backUp() {
         guard scenario.restoresBackups, relay.isRunning else { return }
         do {
-            _ = try Backup.create(of: relay.folder.url.path, in: backups, now: moment)
+            _ = try relay.files.backups.create(in: backups, now: moment) { _ in }
             checker.state.withLock { $0.doneInBackup = $0.done }
         } catch {
             checker.reportViolation("k", "the backup cannot be created: \(error)")
@@ -400,11 +398,11 @@ extension Simulation {
 
     /// Restores the latest backup, as an operator would.
     private func restoreBackup() {
-        guard scenario.restoresBackups, let backup = Backup.all(in: backups).last else { return }
+        guard scenario.restoresBackups, let backup = relay.files.backups.all(in: backups).last else { return }
         relay.stop()
         do {
             let random = random
-            _ = try backup.restore(to: relay.folder.url.path, now: moment, draw: { random.number() })
+            _ = try relay.files.backups.restore(backup, nil, now: moment, draw: { random.number() }) { _ in }
             checker.state.withLock { $0.restoreBackup() }
         } catch {
             checker.reportViolation("k", "the backup cannot be restored: \(error)")

@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
+import RelayCore
 import RelayServer
-import RelayStore
 import TestSupport
 import Testing
 
@@ -212,7 +212,7 @@ import Testing
         let add = ["user", "create", "ada@example.org", "--password-stdin"]
         #expect(try Command.run(add + data, input: mark + "correct horse\r\n").status == 0)
         #expect(try Command.run(["container", "create", "iCloud.org.example.notes"] + data).status == 0)
-        let store = try AccountStore(folder: folder.path)
+        let store = try DataFolder.home(folder.path).accounts()
         #expect(try store.account(email: "ada@example.org", password: "correct horse") != nil)
         #expect(try store.account(email: "ada@example.org", password: mark + "correct horse") == nil)
 

@@ -1,5 +1,4 @@
 import Foundation
-import RelayStore
 import TestSupport
 import Testing
 

@@ -1,6 +1,5 @@
 import ChildProcesses
 import Foundation
-import RelayStore
 import RelaySystem
 import TestSupport
 import Testing

@@ -1,18 +1,19 @@
 import Foundation
 import Records
 package import RelayAPI
-import RelayCore
+package import RelayCore
 import RelayStore
 import RelaySystem
 import Synchronization
 
-/// One run of a relay, from start to stop.
+/// One run of a relay, from start to stop; this file alone says in what kind of store it keeps its data.
 package struct RunningRelay: Sendable {
     private(set) var relay: Relay
     let worker: TestNoticeWorker
     package let hub: NoticeHub
     let process: SimulatedProcess
-    let stores: StoreFolder
+    var stores: any ServedStores { files }
+    private let files: StoreFolder
     private let observer: (any RelayObserver)?
     private let nextRequest: @Sendable () -> UInt64
     private let pendingRequests = PendingRequests()
@@ -20,7 +21,7 @@ package struct RunningRelay: Sendable {
     private let time: TimeSource
     private let random: RandomSource
     private let admission: RelayAdmission
-    private let directory: AccountStore
+    private let directory: any AccountDirectory
     private let lostWrites = LostWriteFlag()
 
     init(
@@ -69,7 +70,7 @@ package struct RunningRelay: Sendable {
         let watched = ObservedStore()
         // The bus does not retain the hub, which retains the stores through the relay.
         let notices = CommitNotices(hub.bus)
-        stores = StoreFolder(
+        files = StoreFolder(
             folder: path,
             draw: { random.number() },
             disk: calls,
@@ -88,14 +89,14 @@ package struct RunningRelay: Sendable {
         )
         if let observer, let home = TestRelay.home {
             // The observer checks that the file contains what it did when the last run ended.
-            let store = try stores.sqliteStore(of: home)
+            let store = try files.sqliteStore(of: home)
             watched.hold(store)
             observer.opened(store)
         }
         authenticator = try Authenticator(directory: directory, settings: settings, time: time, random: source)
         relay = Relay(
             authenticator: authenticator,
-            stores: stores,
+            stores: files,
             hub: hub,
             limits: limits.all,
             time: time,
@@ -160,16 +161,24 @@ package struct RunningRelay: Sendable {
         admission.closeRevoked()
     }
 
+    /// Expires every change token issued so far.
+    func renewEpochs() throws { try files.renewEpochs() }
+
     func stop() {
         worker.stop()
-        stores.close()
+        files.close()
     }
 
     func kill() {
         process.end()
-        stores.abandon()
+        files.abandon()
         pendingRequests.endAll()
     }
+}
+
+extension TestRelay {
+    /// The relay's files, as a command that runs beside it opens them.
+    package var files: any RelayHome { FolderHome(disk?.place().folder ?? folder.url.path) }
 }
 
 extension ScryptCost {

@@ -3,7 +3,6 @@ import HTTPTypes
 import Records
 package import RelayAPI
 import RelayCore
-import RelayStore
 package import RelaySystem
 import Synchronization
 public import ZoneKit
@@ -56,7 +55,7 @@ public final class TestRelay: Sendable {
     /// The files of the relay and of its devices.
     package let folder: TestFolder
     let options: Options
-    private let disk: RelayDisk?
+    let disk: RelayDisk?
     private let clockWrong = ClockError()
     private let state: Mutex<State>
     private let networks = Mutex<[KnownNetwork]>([])
@@ -292,7 +291,7 @@ extension TestRelay {
     /// Engines and mirrors then fetch everything again; direct calls of the databases fail with `changeTokenExpired`.
     ///
     /// - Throws: the error of SQLite.
-    public func expireChangeTokens() throws { try running?.stores.renewEpochs() }
+    public func expireChangeTokens() throws { try running?.renewEpochs() }
 }
 
 extension TestRelay {

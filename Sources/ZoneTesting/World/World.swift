@@ -1,7 +1,6 @@
 import Foundation
 package import RelayAPI
 package import RelayCore
-package import RelayStore
 import Synchronization
 import ZoneKit
 
@@ -167,13 +166,13 @@ public struct NotSettled: Error, CustomStringConvertible, Sendable {
 /// Called in the middle of the world's work, on any thread. Must not block or call the relay.
 package protocol RelayObserver: Sendable {
     /// The relay has opened this store in a new run.
-    func opened(_ store: SQLiteStore)
+    func opened(_ store: any Store)
     /// A commit is on disk, but its writes are not answered and its notices not sent yet.
     ///
     /// Not called for commits that are not reported; `wrote` is.
-    func committed(_ commit: Commit, in store: SQLiteStore)
+    func committed(_ commit: Commit, in store: any Store)
     /// The queued writes are executed or refused, but not answered yet.
-    func wrote(in store: SQLiteStore)
+    func wrote(in store: any Store)
     /// A request has reached the relay.
     func asked(_ request: APIRequest, number: UInt64)
     /// The relay has responded to a request.

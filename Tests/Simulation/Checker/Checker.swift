@@ -4,7 +4,6 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import Synchronization
 import Wire
 import ZoneTesting
@@ -46,10 +45,10 @@ final class Checker: RelayObserver {
 
     // MARK: Witness
 
-    func opened(_ store: SQLiteStore) {
+    func opened(_ store: any Store) {
         do {
             let found = try StoreSnapshot(store)
-            let report = try store.integrityReport()
+            let report = try StoreSnapshot.integrityReport(of: store)
             if report != "ok" { reportViolation("k", "the store is damaged: \(report)") }
             let time = now
             state.withLock { state in
@@ -78,7 +77,7 @@ final class Checker: RelayObserver {
         }
     }
 
-    func committed(_ commit: Commit, in store: SQLiteStore) {
+    func committed(_ commit: Commit, in store: any Store) {
         state.withLock { state in
             state.commits += 1
             for change in commit.zones {
@@ -89,7 +88,7 @@ final class Checker: RelayObserver {
         }
     }
 
-    func wrote(in store: SQLiteStore) {
+    func wrote(in store: any Store) {
         do {
             let before = state.withLock { $0.snapshot }
             // Every 16th commit reads the whole store, to find changes without a new change number.

@@ -56,20 +56,32 @@ struct StoreSnapshot: Hashable, Sendable {
 
     init() {}
 
+    /// A store of a kind that cannot be read around its protocols.
+    private struct UnknownStore: Error {}
+
+    /// Returns the store as this file reads it: row by row, since the protocols are what is judged.
+    private static func rows(of store: any Store) throws -> SQLiteStore {
+        guard let store = store as? SQLiteStore else { throw UnknownStore() }
+        return store
+    }
+
+    /// Returns what a check of the store's files found; `ok` if nothing.
+    static func integrityReport(of store: any Store) throws -> String { try rows(of: store).integrityReport() }
+
     /// Reads a store completely.
     ///
     /// There must be no concurrent writes.
-    init(_ store: SQLiteStore) throws {
+    init(_ store: any Store) throws {
         var isWhole = true
-        try self.init(try store.content(), over: StoreSnapshot(), &isWhole)
+        try self.init(try Self.rows(of: store).content(), over: StoreSnapshot(), &isWhole)
     }
 
     /// Returns the state after a commit.
     ///
     /// Reads only the new rows, or the whole store if those do not yield a consistent state.
-    func after(_ store: SQLiteStore) throws -> StoreSnapshot {
+    func after(_ store: any Store) throws -> StoreSnapshot {
         var isWhole = true
-        let found = try StoreSnapshot(try store.content(after: lastChange), over: self, &isWhole)
+        let found = try StoreSnapshot(try Self.rows(of: store).content(after: lastChange), over: self, &isWhole)
         return isWhole ? found : try StoreSnapshot(store)
     }
 

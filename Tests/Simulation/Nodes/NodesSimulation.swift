@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import Wire
 import ZoneTesting
 
@@ -24,9 +24,10 @@ package final class NodesSimulation: @unchecked Sendable {
     let timeline: Timeline
     let random: SeededRandom
     let executor: DeterministicExecutor
-    let folder: String
+    let place: any TestHome
     let home: ContainerEnvironment
-    let store: SQLiteStore
+    let stores: any ServedStores
+    let store: any Store
     let bus: SimulatedNoticeBus
     private var nodes: [SimulatedNode?] = [nil, nil]
     private var killed: [SimulatedNode] = []
@@ -71,16 +72,19 @@ package final class NodesSimulation: @unchecked Sendable {
         random = SeededRandom(seed: seed &* 31 &+ 11)
         let order = SeededRandom(seed: seed &+ 0x5EED)
         executor = DeterministicExecutor { count in Int(order.number() % UInt64(count)) }
-        folder = place.appendingPathComponent("nodes-\(seed)").path
+        self.place = TestStore.current.makeHome(.lasting, in: place.path)
         guard let container = ContainerID("iCloud.nodes") else { preconditionFailure("a good name") }
         home = ContainerEnvironment(container, .production)
         let listener = Listener()
-        store = try SQLiteStore(
-            .memory,
-            draw: { [random] in random.number() },
-            onCommit: { listener.simulation?.committed($0) },
-            scheduler: { $0() }
+        // In memory, unlike the accounts.
+        stores = TestStore.current.makeHome(in: place.path).stores(
+            TestStoreOptions(
+                draw: { [random] in random.number() },
+                committed: { listener.simulation?.committed($1) },
+                scheduler: { $0() }
+            )
         )
+        store = try stores.store(of: home)
         bus = SimulatedNoticeBus(timeline, random) { listener.simulation?.nodes.compactMap { $0 } ?? [] }
         listener.simulation = self
     }
@@ -91,10 +95,7 @@ package final class NodesSimulation: @unchecked Sendable {
     }
 
     package func run() -> Simulation.Outcome {
-        defer {
-            dismantle()
-            try? FileManager.default.removeItem(atPath: folder)
-        }
+        defer { dismantle() }
         begin()
         for step in steps where violations.isEmpty {
             advance(by: .milliseconds(step.pause))
@@ -340,7 +341,7 @@ package final class NodesSimulation: @unchecked Sendable {
             + #""subscriptionType":"database"}}]}"#
     }
 
-    private func addPushDevice(of user: String, in accounts: AccountStore) throws {
+    private func addPushDevice(of user: String, in accounts: any AccountDirectory) throws {
         let device = PushDevice(
             id: "push-\(user)",
             home: home,

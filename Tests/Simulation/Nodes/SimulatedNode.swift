@@ -2,7 +2,7 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import StoreTesting
 import Synchronization
 import ZoneTesting
 
@@ -69,17 +69,17 @@ private struct NodeChannel: NoticeChannel {
 
 /// The store of one node: the shared store, with a schema cache of the node's own.
 ///
-/// `SQLiteStore` caches in one process what its writer knows, so that two of them cannot write one file. This is the seam
-/// in its place: one store holds the data, and each node has what a store on a server would cache per node.
+/// Two stores on SQLite cannot write one file, because each caches what its writer knows. This is the seam in its place:
+/// one store holds the data, and each node has what a store on a server would cache per node.
 final class NodeStore: Store, NoticeReceiver {
-    private let shared: SQLiteStore
+    private let shared: any Store
     private let home: ContainerEnvironment
     private let queue: SerialQueue
     private let schema: Mutex<Schema>
     private let willWrite: @Sendable () -> Void
 
     init(
-        _ shared: SQLiteStore,
+        _ shared: any Store,
         of home: ContainerEnvironment,
         queue: SerialQueue,
         willWrite: @escaping @Sendable () -> Void
@@ -132,7 +132,7 @@ final class SimulatedNode: @unchecked Sendable {
     let store: NodeStore
     let relay: Relay
     let admission: RelayAdmission
-    let accounts: AccountStore
+    let accounts: any AccountDirectory
     let registry = NoticeConnectionRegistry()
     let worker: Int
     let notices: CommitNotices
@@ -156,7 +156,7 @@ final class SimulatedNode: @unchecked Sendable {
     private struct Catalog: StoreCatalog {
         let home: ContainerEnvironment
         let store: NodeStore
-        let files: AssetFolder
+        let files: any AssetStore
         var executor: (any TaskExecutor)? { nil }
 
         func store(of home: ContainerEnvironment) throws(RelayError) -> any Store { store }
@@ -172,18 +172,13 @@ final class SimulatedNode: @unchecked Sendable {
         self.queue = queue
         let time = world.clock.timeSource
         let random = RandomSource { [random = world.random] in random.bytes($0) }
-        accounts = try AccountStore(
-            folder: world.folder,
-            time: time,
-            random: random,
-            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
-        )
+        accounts = try world.place.accounts(time: time, random: random, onLostWrite: nil)
         bus = NodeNoticeBus(node: id, run: run, channel: NodeChannel(bus: world.bus))
         hub = NoticeHub(relayName: id.name, bus: bus, noticeID: { random.hex(byteCount: 8) }, tasks: process)
         let home = world.home
         store = NodeStore(world.store, of: home, queue: queue) { [weak world] in world?.writer = number }
         bus.add(store)
-        let catalog = Catalog(home: home, store: store, files: world.store.assets)
+        let catalog = Catalog(home: home, store: store, files: try world.stores.assets(of: home))
         sweep = NoticeSweep(bus: bus, hub: hub, stores: catalog)
         notices = CommitNotices(bus)
         var settings = SignInSettings()

@@ -2,7 +2,6 @@ import Foundation
 import GRDB
 import RelayCore
 import RelayServer
-import RelayStore
 import RelaySystem
 import TestSupport
 import Testing
