@@ -109,7 +109,7 @@ var package = Package(
         // The system's clocks, random numbers, descriptors and files.
         .ours("RelaySystem", ["Records", "RelayCore", crypto]),
         // What every store needs, whatever it keeps its rows in.
-        .ours("StoreKit", ["Records", "RelayCore"]),
+        .ours("StoreKit", ["Records", "Wire", "RelayCore"]),
         .ours(
             "RelayStore",
             [
@@ -220,7 +220,7 @@ var package = Package(
         .tests("Records", ["TestSupport", "ChildProcesses"]),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
-        .tests("StoreKit", ["Records", "Wire", "RelayCore"]),
+        .tests("StoreKit", ["TestSupport", "Records", "Wire", "RelayCore"]),
         .tests(
             "RelayStore",
             ["StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]

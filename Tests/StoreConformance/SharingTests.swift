@@ -253,7 +253,7 @@ import Testing
         let share = try #require(try store.zone(seenBy: .bob)?.view?.shares.first).share
         try await store.write(touching: .alice) { writer throws(RelayError) in
             guard let zone = try writer.zone(.notes) else { throw .zoneNotFound }
-            try writer.show("kept", as: "shown", in: share, of: zone)
+            try writer.show([NewRecordAlias("kept", shownAs: "shown", in: share)], of: zone)
         }
         let aliases = try #require(try store.zone(seenBy: .bob)?.view).aliases
         #expect(aliases.target("shown") == "kept" && aliases.exchanged("kept") == "shown")

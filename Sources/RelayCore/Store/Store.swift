@@ -287,11 +287,11 @@ package protocol StoreWriter: StoreReader {
     /// Returns those of the records that have the root of a share among their descendants, through `parent`.
     func recordsAboveShareRoots(among names: [String], in zone: Zone) throws(RelayError) -> Set<String>
 
-    /// Swaps two record names for everyone who sees this share.
+    /// Swaps record names for everyone who sees the shares of the aliases.
     ///
     /// They see the record stored as `kept` under the name `shown`, and a record stored as `shown` under the name
     /// `kept`.
-    func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError)
+    func show(_ aliases: [NewRecordAlias], of zone: Zone) throws(RelayError)
 
     /// Assigns the pending invitations to these addresses in one owner's zones to a user.
     ///
@@ -300,6 +300,19 @@ package protocol StoreWriter: StoreReader {
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
+}
+
+/// A name under which a share is to show a record that is stored under another one.
+package struct NewRecordAlias: Hashable, Sendable {
+    package var kept: String
+    package var shown: String
+    package var share: Int64
+
+    package init(_ kept: String, shownAs shown: String, in share: Int64) {
+        self.kept = kept
+        self.shown = shown
+        self.share = share
+    }
 }
 
 /// A zone and the position of its change log.

@@ -1,6 +1,6 @@
 package import Records
 import RelayCore
-import Wire
+import StoreKit
 
 extension SQLiteStore {
     /// Removes assets that are older than `limit` and that no record uses; returns their number.
@@ -28,53 +28,42 @@ extension SQLiteStore {
     }
 }
 
-/// Maintains the table of asset uses, in the transaction that changes a record; types without assets cost nothing.
+/// The table of asset uses, updated in the transaction that changes a record; types without assets cost nothing.
 extension SQLiteWriter {
     /// The types that have an asset field.
-    private var assetTypes: Set<String> {
+    var assetTypes: Set<String> {
         if let known = cache.assetTypes, known.version == cache.schema.version { return known.names }
         let names = cache.schema.assetTypes
         cache.assetTypes = (cache.schema.version, names)
         return names
     }
 
-    /// Returns by how many bytes the zone's assets grow.
-    func updateAssetUses(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> Int64 {
-        guard assetTypes.contains(record.type) else { return 0 }
-        let old = try Self.assets(of: before)
-        let new = try Self.assets(of: record)
-        guard old != new else { return 0 }
-        var growth: Int64 = 0
-        for hash in old.keys where new[hash] == nil {
-            let statement = try SQL("DELETE FROM asset_use WHERE hash = ? AND zone = ? AND name = ?", in: database)
-            statement.bind(1, blob: hash.bytes)
-            statement.bind(2, zone.number)
-            statement.bind(3, record.name)
-            try statement.run()
-            if let size = old[hash], try uses(of: hash, in: zone.number) == 0 { growth -= size }
-        }
-        for (hash, size) in new where old[hash] == nil {
-            if try uses(of: hash, in: zone.number) == 0 { growth += size }
-            let statement = try SQL(
-                "INSERT OR REPLACE INTO asset_use (hash, zone, name, size) VALUES (?, ?, ?, ?)",
-                in: database
-            )
-            statement.bind(1, blob: hash.bytes)
-            statement.bind(2, zone.number)
-            statement.bind(3, record.name)
-            statement.bind(4, size)
-            try statement.run()
-        }
-        return growth
+    func used(among hashes: [AssetHash], in zone: Int64) throws -> Set<AssetHash> {
+        Set(try hashes.filter { try uses(of: $0, in: zone) > 0 })
     }
 
-    private static func assets(of record: StoredRecord?) throws -> [AssetHash: Int64] {
-        guard let record, !record.isDeleted else { return [:] }
-        var found: [AssetHash: Int64] = [:]
-        for asset in try FieldsJSON.assets(in: record.fields) {
-            if let hash = AssetHash(checksum: asset.fileChecksum) { found[hash] = asset.size }
+    func insert(_ uses: [AssetUse], in zone: Int64) throws {
+        let statement = try SQL(
+            "INSERT OR REPLACE INTO asset_use (hash, zone, name, size) VALUES (?, ?, ?, ?)",
+            in: database
+        )
+        for use in uses {
+            statement.bind(1, blob: use.hash.bytes)
+            statement.bind(2, zone)
+            statement.bind(3, use.name)
+            statement.bind(4, use.size)
+            try statement.run()
         }
-        return found
+    }
+
+    func delete(_ uses: [AssetUse], in zone: Int64) throws {
+        let statement = try SQL("DELETE FROM asset_use WHERE hash = ? AND zone = ? AND name = ?", in: database)
+        for use in uses {
+            statement.bind(1, blob: use.hash.bytes)
+            statement.bind(2, zone)
+            statement.bind(3, use.name)
+            try statement.run()
+        }
     }
 
     func isUsed(_ hash: AssetHash) throws -> Bool {

@@ -47,13 +47,15 @@ struct ChangedZones {
     /// Records that a zone was deleted.
     mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = place(of: zone.number) }
 
-    /// Sets the participants to notify of each shared zone, by calling `audience`.
-    mutating func setAudiences(
-        where isShared: (Int64) -> Bool,
-        _ audience: (ZoneID) throws -> [CommittedChange.Participant]
-    ) rethrows {
-        for place in changes.indices where isShared(numbers[place]) {
-            changes[place].audience = try audience(changes[place].zone)
+    /// Returns the zones for which `isShared` is true.
+    func changes(where isShared: (Int64) -> Bool) -> [ZoneID] {
+        changes.indices.filter { isShared(numbers[$0]) }.map { changes[$0].zone }
+    }
+
+    /// Sets the participants to notify of each zone.
+    mutating func setAudiences(_ audiences: [ZoneID: [CommittedChange.Participant]]) {
+        for place in changes.indices {
+            if let audience = audiences[changes[place].zone] { changes[place].audience = audience }
         }
     }
 }

@@ -143,6 +143,10 @@ package class SQLiteReader: StoreReader {
         try attempt { try sharedZone(id, with: user) }
     }
 
+    func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
+        try attempt { try covers(of: names, in: zone.number) }
+    }
+
     /// The condition for an owner's live zones.
     ///
     /// It mentions `name` so that SQLite uses the partial index of live zones: an owner may have far more ended zones.

@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// Writes records to the file.
 extension SQLiteWriter {
@@ -18,17 +19,23 @@ extension SQLiteWriter {
             return try put(records, replacing: replaced, in: whole, by: device)
         }
         rootSearch = nil
+        let covers = knownCovers.flatMap { $0.zone == zone.number ? $0.covers : nil } ?? [:]
+        knownCovers = nil
         try attempt {
             // An earlier write of this commit may have changed the zone since the caller read it.
             var zone = cache.zones[zone.number] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
+            var relations = RelationUpdate()
+            var hasShares = false
             // Inserts new records several at a time if there are enough of them.
             let isLong = records.count >= Self.rowsAtOnce
             var new = 0..<0
             for (index, record) in records.enumerated() {
                 let before = replaced.isEmpty ? nil : replaced[record.name]
-                growth = try growth + updateDependents(with: record, over: before, in: zone)
+                try updateIndexes(for: record, ofType: ensureNumber(ofType: record.type), over: before, in: zone)
+                growth = growth + StorageUse(of: record) - StorageUse(of: before)
+                try relations.add(record, replacing: before, hasAssets: assetTypes.contains(record.type))
                 recordBytes += record.fields.count + Self.bytesOfRow
                 if isLong, before == nil, !record.isShare, zone.keepsTombstones || !record.isDeleted {
                     new = new.lowerBound..<index + 1
@@ -37,7 +44,7 @@ extension SQLiteWriter {
                     new = index + 1..<index + 1
                     try enter(record, over: before, in: zone)
                 }
-                if record.isShare { try updateShare(of: record, over: before, in: &zone) }
+                if record.isShare { hasShares = true }
                 if !cache.watchedTypes.isEmpty, cache.watchedTypes[record.type] != nil {
                     let known = before.map { recordForNotices($0) }
                     changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
@@ -48,8 +55,9 @@ extension SQLiteWriter {
                 }
             }
             if !new.isEmpty { try insert(records[new], in: zone) }
-            if zone.sharing == .hierarchies {
-                last = max(last, try updateEntries(for: records, in: zone))
+            growth.assets += try relations.write(to: self, zone: zone.number)
+            if hasShares || zone.sharing == .hierarchies {
+                last = max(last, try updateSharing(for: records, replacing: replaced, covers: covers, in: &zone))
                 // A moved entry may have the first number of a run. The next record in that run would not enter it,
                 // since the zone's last change is in the run already.
                 if last >> StoreLayout.runShift != run { try enterRun(of: last, zone: zone.number) }
@@ -64,17 +72,6 @@ extension SQLiteWriter {
             stampLater(zone.number)
             note(zone, by: device, of: author)
         }
-    }
-
-    /// Updates the indexes, asset uses and references for a record; returns the growth of the zone's storage use.
-    private func updateDependents(with record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws
-        -> StorageUse
-    {
-        try updateIndexes(for: record, ofType: ensureNumber(ofType: record.type), over: before, in: zone)
-        var growth = StorageUse(of: record) - StorageUse(of: before)
-        growth.assets = try updateAssetUses(of: record, over: before, in: zone)
-        try updateReferences(of: record, over: before, in: zone)
-        return growth
     }
 
     private func enter(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {

@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// The state that the next commit creates.
 ///
@@ -22,7 +23,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         /// `nil` until it is requested.
         var userCount: Int?
         /// The users with whom zones are shared, by zone number; only zones that have been looked up.
-        var listeners: [Int64: [Listener]] = [:]
+        var access: [Int64: [ZoneAccess]] = [:]
         /// `nil` until the first write with an idempotency key.
         var idempotencyRows: IdempotencyRows?
     }
@@ -39,12 +40,6 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     var changedRecords: [CommittedRecord] = []
     /// Bytes of fields kept for notices, of records that were replaced or have moved.
     var noticeBytes = 0
-    /// By change number, the hierarchies that contained a changed record before, and those that do now.
-    ///
-    /// Only for zones that have shared hierarchies.
-    var hierarchyChanges: [UInt64: HierarchyChange] = [:]
-    /// Records of watched types that only moved into or out of hierarchies because a record above them did.
-    var movedRecords: [(record: CommittedRecord, hierarchyChange: HierarchyChange)] = []
     var changedSubscriptions: [CommittedSubscription] = []
     /// The store's version of subscriptions after this transaction, if it changes any.
     private var changedSubscriptionsVersion: UInt64 = 0
@@ -54,12 +49,10 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     var hasDroppedIndexes = false
     /// Set when a statement fails: nothing of this transaction may be committed then.
     private(set) var failure: (any Error)?
-    /// Participants to notify of a change in a zone to which they have lost access or that they have yet to join.
-    var recipients: [ZoneID: [CommittedChange.Participant]] = [:]
-    /// The shared hierarchies in which something has changed, by zone.
-    var touchedShares: [ZoneID: Set<Int64>] = [:]
-    /// Newly shared hierarchies whose records must still be entered.
-    var newHierarchies: [(share: Int64, root: String)] = []
+    /// Whom to notify besides the owners of the zones.
+    var audience = CommitAudience()
+    /// The shares that cover records of a zone, as far as the write that runs has read them; `nil` after each write.
+    var knownCovers: (zone: Int64, covers: [String: Int64?])?
     /// `nil` until it is needed, and after each write.
     var rootSearch: ShareRootSearch?
     let epoch: UInt64
@@ -107,8 +100,18 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Writes what was deferred, so that the transaction can be committed.
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
-        try changedZones.setAudiences(where: isShared) { Self.recipients(try audience(of: $0)) }
-        if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
+        let shared = changedZones.changes(where: isShared)
+        if !shared.isEmpty {
+            let zones = Set(shared).compactMap { cache.zones[$0] }
+            let participants = try audience.participants(of: zones, rows: self, token: token)
+            changedZones.setAudiences(participants.mapValues(Self.recipients))
+        }
+        if !changedRecords.isEmpty || audience.hasMovedRecords {
+            var records: [CommittedRecord] = []
+            swap(&records, &changedRecords)
+            try audience.addViewers(to: &records, zone: { cache.zones[$0] }, rows: self)
+            changedRecords = records
+        }
         if !changedSubscriptions.isEmpty { changedSubscriptionsVersion = try advanceSubscriptionsVersion() }
     }
 
@@ -153,7 +156,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     private func isShared(_ zone: Int64) -> Bool {
-        !recipients.isEmpty || cache.zones.sharing(of: zone) != .nothing
+        audience.hasRecipients || cache.zones.sharing(of: zone) != .nothing
     }
 
     /// Returns the caches for the next transaction, once this one is committed.
@@ -163,7 +166,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         taken.assetTypes = cache.assetTypes
         taken.userCount = cache.userCount
         taken.idempotencyRows = cache.idempotencyRows
-        if cache.listeners.count <= 10_000 { swap(&taken.listeners, &cache.listeners) }
+        if cache.access.count <= 10_000 { swap(&taken.access, &cache.access) }
         if cache.zones.count <= 10_000 { swap(&taken.zones, &cache.zones) }
         if cache.use.count <= 10_000 { swap(&taken.use, &cache.use) }
         return taken
@@ -238,6 +241,14 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         return zones.sorted { $0.lastChange < $1.lastChange }
     }
 
+    override func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
+        let found = try super.shares(covering: names, in: zone)
+        let isFull = knownCovers.map { $0.covers.count > 10_000 } ?? false
+        if isFull || knownCovers?.zone != zone.number { knownCovers = (zone.number, [:]) }
+        for name in names { knownCovers?.covers[name] = .some(found[name]) }
+        return found
+    }
+
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone {
         try requireOwner(id.owner)
         return try attempt {
@@ -268,7 +279,9 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
             var zone = zone
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
-            if zone.sharing != .nothing { try endSharing(in: zone) }
+            if zone.sharing != .nothing {
+                audience.add(try ShareUpdate.end(sharesOf: zone, rows: self, numbers: self), of: zone.id)
+            }
             let statement = try SQL("UPDATE zone_row SET deleted = 1, ended = ?, loss = ? WHERE id = ?", in: database)
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.deletionReason.rawValue)

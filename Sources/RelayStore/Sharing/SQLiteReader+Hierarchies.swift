@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 import Wire
 
 /// Reads zones of which a participant sees only hierarchies.
@@ -8,7 +9,7 @@ extension SQLiteReader {
     /// Selects the shares that a user has joined in a zone, whose entries the user's view shows.
     ///
     /// `?1` is the user's number, `?2` the zone's.
-    static let joined = """
+    private static let joined = """
         SELECT s.id FROM participant p JOIN share s ON s.id = p.share
         WHERE p.user = ?1 AND s.zone = ?2 AND p.accepted = 1 AND p.permission > 1
         """
@@ -38,23 +39,6 @@ extension SQLiteReader {
             if let record { found[name] = record }
         }
         return found
-    }
-
-    func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
-        try attempt {
-            let statement = try SQL(
-                "SELECT share FROM share_entry WHERE name = ? AND zone = ? AND gone = 0",
-                in: database
-            )
-            var found: [String: Int64] = [:]
-            for name in names {
-                defer { statement.reset() }
-                statement.bind(1, name)
-                statement.bind(2, zone.number)
-                if try statement.step() { found[name] = statement.int(0) }
-            }
-            return found
-        }
     }
 
     /// Joins the record of an entry that is not gone, by its change number.
@@ -118,7 +102,7 @@ extension SQLiteReader {
         var hasMore = true
         while hasMore, try statement.step() {
             let position = statement.unsigned(13)
-            let state = EntryState(rawValue: statement.int(14))
+            let state = HierarchyEntry.State(rawValue: statement.int(14))
             if state != .present {
                 let type = try type(statement.int(16))
                 var last = StoredRecord.lastSeen(as: statement.text(15), type, at: position, by: view.user)

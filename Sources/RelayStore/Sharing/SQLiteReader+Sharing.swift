@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 extension SQLiteReader {
     // MARK: Shares
@@ -131,52 +132,18 @@ extension SQLiteReader {
             statement.reset()
             return nil
         }
-        var zone = Zone(
+        let zone = Zone(
             number: statement.int(0),
             id: id,
             identity: statement.unsigned(1),
             lastChange: statement.unsigned(3),
             sharing: Zone.Sharing(rawValue: statement.int(4)) ?? .nothing
         )
-        let whole = statement.unsigned(2)
+        let lastChanges = [zone.number: statement.unsigned(2)]
         statement.reset()
-        let (view, last) = try view(of: zone, for: user, number: number)
-        zone.view = view
-        zone.lastChange = max(zone.lastChange, view.isPartial ? last : whole)
-        return zone
-    }
-
-    /// Returns a user's view of a zone, and the last change of the hierarchies in it.
-    ///
-    /// The last change of `zone` is the one that gave the user access.
-    private func view(of zone: Zone, for user: UserID, number: Int64) throws -> (ZoneView, lastChange: UInt64) {
-        let statement = try SQL(
-            """
-            SELECT s.id, s.root, p.permission, s.last_change, s.has_aliases FROM participant p JOIN share s ON s.id = p.share
-            WHERE p.user = ?1 AND s.zone = ?2 AND p.accepted = 1 AND p.permission > 1 ORDER BY s.id
-            """,
-            in: database
-        )
-        statement.bind(1, number)
-        statement.bind(2, zone.number)
-        var view = ZoneView(user: user, shares: [])
-        view.since = zone.lastChange
-        var last: UInt64 = 0
-        var hasAliases = false
-        while try statement.step() {
-            if statement.bool(4) { hasAliases = true }
-            view.shares.append(
-                .init(
-                    share: statement.int(0),
-                    root: statement.optionalText(1),
-                    permission: Share.Permission(rawValue: Int(statement.int(2))) ?? .none
-                )
-            )
-            last = max(last, statement.unsigned(3))
-        }
-        statement.reset()
-        if hasAliases { view.aliases = try aliases(for: number, in: zone.number) }
-        return (view, last)
+        var zones = [zone]
+        try addViews(of: user, to: &zones, lastChanges: lastChanges, in: zone.number)
+        return zones.first
     }
 
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone] {
@@ -203,15 +170,13 @@ extension SQLiteReader {
                 rows.append((zone, statement.int(1), statement.unsigned(6)))
             }
             statement.reset()
-            let zones = try rows.map { row in
+            var zones = try rows.map { row in
                 var zone = row.zone
                 zone.id.owner = try self.user(row.owner)
-                guard !zone.isDeleted else { return zone }
-                let (view, last) = try view(of: zone, for: user, number: number)
-                zone.view = view
-                zone.lastChange = max(zone.lastChange, view.isPartial ? last : row.whole)
                 return zone
             }
+            let lastChanges = Dictionary(rows.map { ($0.zone.number, $0.whole) }) { $1 }
+            try addViews(of: user, to: &zones, lastChanges: lastChanges)
             return zones.sorted { $0.lastChange < $1.lastChange }
         }
     }

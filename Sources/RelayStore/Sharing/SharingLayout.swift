@@ -1,14 +1,3 @@
-import GRDB
-import Records
-
-/// The state of a record in a shared hierarchy, in `share_entry.gone`.
-enum EntryState: Int64 {
-    case present = 0
-    case deleted = 1
-    /// It still exists, outside of this hierarchy.
-    case outOfSight = 2
-}
-
 /// The tables derived from share records, which allow lookups by user, address, link and record.
 enum SharingLayout {
     static let tables = """
@@ -86,6 +75,7 @@ enum SharingLayout {
             name TEXT NOT NULL,
             zone INTEGER NOT NULL,
             change INTEGER NOT NULL,
+            -- a raw value of `HierarchyEntry.State`
             gone INTEGER NOT NULL,
             -- The record's own number, where it came with one above it and stands elsewhere in the feed; NULL: `change`.
             record INTEGER,

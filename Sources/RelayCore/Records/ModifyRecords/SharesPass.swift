@@ -103,8 +103,10 @@ private struct SharesPass {
             parent != before.records[record.name]?.parent
         else { return nil }
         guard try cover(of: parent) != .none else { return nil }
-        let isRoot = record.shareReference?.record != nil || newRoots.contains(record.name)
-        return isRoot || hasShareRoot(below: record.name) ? .alreadyShared : nil
+        if record.shareReference?.record != nil || newRoots.contains(record.name) { return .alreadyShared }
+        // A record that does not exist yet has nothing below it but what this write puts there.
+        guard let current = before.records[record.name], !current.isDeleted else { return nil }
+        return hasShareRoot(below: record.name) ? .alreadyShared : nil
     }
 
     private mutating func violation(ofNewRoot root: String) throws(RelayError) -> RelayError? {

@@ -181,10 +181,10 @@ extension ModifyRecords.WriteList {
     mutating func write(to writer: any StoreWriter, _ zone: Zone, by device: String) throws(RelayError) {
         guard !changes.isEmpty else { return }
         if !growth.isEmpty { try writer.define(growth) }
-        for alias in newAliases {
-            guard let share = alias.share else { continue }
-            try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
+        let shown = newAliases.compactMap { alias in
+            alias.share.map { NewRecordAlias(alias.kept, shownAs: alias.shown, in: $0) }
         }
+        if !shown.isEmpty { try writer.show(shown, of: zone) }
         try writeCascadedDeletions(to: writer, zone, by: device)
         var records: [StoredRecord] = []
         records.reserveCapacity(changes.count)
