@@ -43,6 +43,8 @@ open class CKOperation: Operation, @unchecked Sendable {
     @Block open var longLivedOperationWasPersistedBlock: (() -> Void)?
 
     private let chain = OperationChain.current ?? OperationChain()
+    /// The blocks that were set.
+    fileprivate let setBlocks = Mutex<[any ReleasableBlock]>([])
 
     /// Creates an operation.
     ///
@@ -185,8 +187,8 @@ open class CKOperation: Operation, @unchecked Sendable {
     package func perform() async {}
 
     /// Releases the blocks, when the operation and all operations of its family have finished.
-    package func releaseBlocks() {
-        _longLivedOperationWasPersistedBlock.release()
+    fileprivate func releaseBlocks() {
+        for block in setBlocks.withLock({ $0 }) { block.release() }
         #if !canImport(Darwin)
             // Apple's Foundation does this itself.
             completionBlock = nil
@@ -273,8 +275,23 @@ extension CKOperation {
             var value: Value
         }
 
-        private final class Storage: Sendable {
-            let box = Mutex(Box(value: nil))
+        private final class Storage: ReleasableBlock {
+            private let box = Mutex(Box(value: nil))
+
+            var value: Value {
+                get { box.withLock { $0 }.value }
+                set {
+                    let new = Box(value: newValue)
+                    // The previous block is released outside the lock, since that may release many other objects.
+                    _ = box.withLock { box in
+                        let before = box
+                        box = new
+                        return before
+                    }
+                }
+            }
+
+            func release() { value = nil }
         }
 
         private let storage = Storage()
@@ -282,22 +299,31 @@ extension CKOperation {
         /// Creates a storage without a block.
         public init() {}
 
-        /// The block; `nil` after the operation has finished.
+        /// Not available: the block is read and set through its operation, which releases it.
+        @available(*, unavailable, message: "Only an operation can have a Block.")
         public var wrappedValue: Value {
-            get { storage.box.withLock { $0 }.value }
-            nonmutating set {
-                let new = Box(value: newValue)
-                // The previous block is released outside the lock, since that may release many other objects.
-                _ = storage.box.withLock { box in
-                    let before = box
-                    box = new
-                    return before
-                }
-            }
+            get { storage.value }
+            nonmutating set { storage.value = newValue }
         }
 
-        func release() { wrappedValue = nil }
+        /// The block; `nil` after the operation has finished.
+        public static subscript<Owner: CKOperation>(
+            _enclosingInstance operation: Owner,
+            wrapped wrapped: ReferenceWritableKeyPath<Owner, Value>,
+            storage path: ReferenceWritableKeyPath<Owner, Block>
+        ) -> Value {
+            get { operation[keyPath: path].storage.value }
+            set {
+                let storage = operation[keyPath: path].storage
+                storage.value = newValue
+                operation.setBlocks.withLock { $0.append(storage) }
+            }
+        }
     }
+}
+
+fileprivate protocol ReleasableBlock: AnyObject, Sendable {
+    func release()
 }
 
 /// The operations that were created inside each other's blocks.

@@ -87,17 +87,6 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
             block?(deletion.zoneID)
         }
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _recordZoneWithIDChangedBlock.release()
-        _recordZoneWithIDWasDeletedBlock.release()
-        _recordZoneWithIDWasPurgedBlock.release()
-        _recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock.release()
-        _changeTokenUpdatedBlock.release()
-        _fetchDatabaseChangesCompletionBlock.release()
-        _fetchDatabaseChangesResultBlock.release()
-    }
 }
 
 /// Fetches the changes in some zones, one zone after another.
@@ -284,18 +273,6 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         case .success(let end): recordZoneFetchCompletionBlock?(zoneID, end.serverChangeToken, nil, end.moreComing, nil)
         case .failure(let error): recordZoneFetchCompletionBlock?(zoneID, nil, nil, false, error)
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _recordChangedBlock.release()
-        _recordWasChangedBlock.release()
-        _recordWithIDWasDeletedBlock.release()
-        _recordZoneChangeTokensUpdatedBlock.release()
-        _recordZoneFetchCompletionBlock.release()
-        _recordZoneFetchResultBlock.release()
-        _fetchRecordZoneChangesCompletionBlock.release()
-        _fetchRecordZoneChangesResultBlock.release()
     }
 }
 

@@ -56,13 +56,6 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
             fetchRecordChangesCompletionBlock?(nil, nil, error)
         }
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _recordChangedBlock.release()
-        _recordWithIDWasDeletedBlock.release()
-        _fetchRecordChangesCompletionBlock.release()
-    }
 }
 
 /// Sets the number on the app's badge.
@@ -92,11 +85,6 @@ open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
         } catch {
             modifyBadgeCompletionBlock?(error)
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _modifyBadgeCompletionBlock.release()
     }
 }
 
@@ -136,12 +124,6 @@ open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable
             fetchNotificationChangesCompletionBlock?(nil, error)
         }
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _notificationChangedBlock.release()
-        _fetchNotificationChangesCompletionBlock.release()
-    }
 }
 
 /// Marks notifications as read, so that they are not fetched again.
@@ -170,10 +152,5 @@ open class CKMarkNotificationsReadOperation: CKOperation, @unchecked Sendable {
         } catch {
             markNotificationsReadCompletionBlock?(nil, error)
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _markNotificationsReadCompletionBlock.release()
     }
 }

@@ -38,13 +38,6 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
             discoverUserIdentitiesResultBlock?(.failure(error))
         }
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _userIdentityDiscoveredBlock.release()
-        _discoverUserIdentitiesCompletionBlock.release()
-        _discoverUserIdentitiesResultBlock.release()
-    }
 }
 
 /// Finds all users that are discoverable by the current user.
@@ -69,13 +62,6 @@ open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendabl
             discoverAllUserIdentitiesCompletionBlock?(error)
             discoverAllUserIdentitiesResultBlock?(.failure(error))
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _userIdentityDiscoveredBlock.release()
-        _discoverAllUserIdentitiesCompletionBlock.release()
-        _discoverAllUserIdentitiesResultBlock.release()
     }
 }
 
@@ -114,11 +100,5 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
             fetchWebAuthTokenCompletionBlock?(nil, error)
             fetchWebAuthTokenResultBlock?(.failure(error))
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _fetchWebAuthTokenCompletionBlock.release()
-        _fetchWebAuthTokenResultBlock.release()
     }
 }

@@ -78,15 +78,6 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         fetchRecordsCompletionBlock?(found, failure)
         fetchRecordsResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perRecordProgressBlock.release()
-        _perRecordCompletionBlock.release()
-        _perRecordResultBlock.release()
-        _fetchRecordsCompletionBlock.release()
-        _fetchRecordsResultBlock.release()
-    }
 }
 
 /// Runs a query and fetches one page of results.
@@ -175,14 +166,6 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
             desiredKeys: desiredKeys,
             resultsLimit: resultsLimit
         )
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _recordFetchedBlock.release()
-        _recordMatchedBlock.release()
-        _queryCompletionBlock.release()
-        _queryResultBlock.release()
     }
 }
 
@@ -302,15 +285,5 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
             olderBlock?(record, error)
             errors[record.recordID] = error
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perRecordProgressBlock.release()
-        _perRecordCompletionBlock.release()
-        _perRecordSaveBlock.release()
-        _perRecordDeleteBlock.release()
-        _modifyRecordsCompletionBlock.release()
-        _modifyRecordsResultBlock.release()
     }
 }

@@ -54,14 +54,6 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
         fetchShareMetadataCompletionBlock?(tally.failure)
         fetchShareMetadataResultBlock?(.success(()))
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perShareMetadataBlock.release()
-        _perShareMetadataResultBlock.release()
-        _fetchShareMetadataCompletionBlock.release()
-        _fetchShareMetadataResultBlock.release()
-    }
 }
 
 /// Accepts shares.
@@ -110,14 +102,6 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
         acceptSharesCompletionBlock?(tally.failure)
         acceptSharesResultBlock?(.success(()))
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perShareCompletionBlock.release()
-        _perShareResultBlock.release()
-        _acceptSharesCompletionBlock.release()
-        _acceptSharesResultBlock.release()
-    }
 }
 
 /// Asks the owners of shares for access.
@@ -153,12 +137,6 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
         } catch {
             shareAccessRequestResultBlock?(.failure(error))
         }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perShareAccessRequestResultBlock.release()
-        _shareAccessRequestResultBlock.release()
     }
 }
 
@@ -217,14 +195,6 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
         }
         fetchShareParticipantsCompletionBlock?(tally.failure)
         fetchShareParticipantsResultBlock?(.success(()))
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _shareParticipantFetchedBlock.release()
-        _perShareParticipantResultBlock.release()
-        _fetchShareParticipantsCompletionBlock.release()
-        _fetchShareParticipantsResultBlock.release()
     }
 }
 

@@ -68,14 +68,6 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
         modifySubscriptionsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
         modifySubscriptionsResultBlock?(tally.result)
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perSubscriptionSaveBlock.release()
-        _perSubscriptionDeleteBlock.release()
-        _modifySubscriptionsCompletionBlock.release()
-        _modifySubscriptionsResultBlock.release()
-    }
 }
 
 /// Fetches subscriptions.
@@ -139,12 +131,5 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
         }
         let results = try await resolvedDatabase.subscriptions(for: subscriptionIDs)
         return subscriptionIDs.compactMap { id in results[id].map { (id, $0) } }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perSubscriptionResultBlock.release()
-        _fetchSubscriptionCompletionBlock.release()
-        _fetchSubscriptionsResultBlock.release()
     }
 }

@@ -67,14 +67,6 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
         modifyRecordZonesCompletionBlock?(tally.saved, tally.deleted, tally.failure)
         modifyRecordZonesResultBlock?(tally.result)
     }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perRecordZoneSaveBlock.release()
-        _perRecordZoneDeleteBlock.release()
-        _modifyRecordZonesCompletionBlock.release()
-        _modifyRecordZonesResultBlock.release()
-    }
 }
 
 /// Fetches zones with their capabilities.
@@ -134,12 +126,5 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         }
         let results = try await resolvedDatabase.recordZones(for: recordZoneIDs)
         return recordZoneIDs.compactMap { id in results[id].map { (id, $0) } }
-    }
-
-    package override func releaseBlocks() {
-        super.releaseBlocks()
-        _perRecordZoneResultBlock.release()
-        _fetchRecordZonesCompletionBlock.release()
-        _fetchRecordZonesResultBlock.release()
     }
 }
