@@ -329,6 +329,7 @@ extension CKRecord {
 struct EngineBatch: SendBatch {
     var items: [BatchItem]
     var isAtomic: Bool
+    var isReportedAsWhole: Bool { true }
     /// The outbox's version before the app read its data.
     var version: UInt64
 }

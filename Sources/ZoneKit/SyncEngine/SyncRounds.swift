@@ -250,8 +250,10 @@ extension SyncTarget {
             held.append(lock)
             guard isCurrent(progress) else { return }
             let items = batch.items.filter { $0.zone == zone }
-            guard try await createZone(zone, for: items, &progress) else { continue }
-            try await send(items, of: batch, in: zone, &progress)
+            if try await createZone(zone, for: items, &progress) {
+                try await send(items, of: batch, in: zone, &progress)
+            }
+            if !batch.isReportedAsWhole { held.popLast()?.leave() }
         }
         if isCurrent(progress) { try await settle(batch, &progress) }
     }

@@ -53,6 +53,8 @@ package protocol SendBatch<Item>: Sendable {
     var items: [Item] { get }
     /// Whether a zone's changes go into one request if the relay accepts that many.
     var isAtomic: Bool { get }
+    /// Whether the app learns the results of all zones together; until then nothing is fetched from them.
+    var isReportedAsWhole: Bool { get }
 }
 
 /// A request with changes of one zone.
@@ -200,7 +202,7 @@ package protocol SyncTarget: PendingWorkReporting, Actor {
         _ progress: inout SendProgress
     ) async throws -> [Batch.Item]
 
-    /// Called when all requests of a batch are settled, with the locks of their zones held.
+    /// Called when all requests of a batch are settled; if it is reported as a whole, with the locks of its zones held.
     func settle(_ batch: Batch, _ progress: inout SendProgress) async throws
 
     /// Called when nothing is left to send; returns whether to begin another pass.

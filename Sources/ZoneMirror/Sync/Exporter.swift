@@ -60,6 +60,7 @@ struct Exporter {
         var items: [Outgoing] = []
         /// Only the requests are atomic.
         var isAtomic: Bool { false }
+        var isReportedAsWhole: Bool { false }
         /// The place in the outbox up to which it was read.
         var upTo: Int64
         var isLast = false
