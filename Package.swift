@@ -65,6 +65,15 @@ let unixSignals = Target.Dependency.product(
     condition: server
 )
 
+/// Whether this store is compiled without the trait `Postgres`: the trait is a condition of every target and so compiles
+/// them all anew, which takes long while one works on the store.
+let buildsPostgres = Context.environment["ZONECAST_POSTGRES"] != nil
+let libpq = Target.Dependency.target(
+    name: "CPostgres",
+    condition: buildsPostgres ? nil : .when(traits: ["Postgres"])
+)
+let postgres = strict + (buildsPostgres ? [.define("Postgres")] : [])
+
 var package = Package(
     name: "zonecast",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -78,6 +87,7 @@ var package = Package(
     traits: [
         .default(enabledTraits: ["Server"]),
         .trait(name: "Server", description: "What the relay and the commands need beyond the SDK."),
+        .trait(name: "Postgres", description: "The store on PostgreSQL, for several relays. Needs libpq."),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -119,6 +129,9 @@ var package = Package(
             exclude: ["Documentation"]
         ),
         .systemLibrary(name: "CSQLiteSettings"),
+        // The store on PostgreSQL; empty without the trait.
+        .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
+        .target(name: "PostgresStore", dependencies: ["Records", "Wire", "RelayCore", libpq], swiftSettings: postgres),
         .ours(
             "RelayAPI",
             ["Records", "Wire", "RelayCore", httpTypes, crypto, logging],
@@ -224,6 +237,11 @@ var package = Package(
         .tests(
             "RelayStore",
             ["StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]
+        ),
+        .testTarget(
+            name: "PostgresStoreTests",
+            dependencies: ["PostgresStore", "TestSupport", "ChildProcesses", "Records", "Wire", "RelayCore"],
+            swiftSettings: postgres
         ),
         .tests(
             "RelayAPI",

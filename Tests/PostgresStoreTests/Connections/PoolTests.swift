@@ -1,0 +1,66 @@
+#if Postgres
+    import ChildProcesses
+    import Foundation
+    import PostgresStore
+    import Testing
+
+    @Suite(needsPostgres)
+    struct PoolTests {
+        @Test("the pool lends as many connections as it may have, and reuses them")
+        func limits() throws {
+            var limits = PostgresPool.Limits()
+            (limits.reading, limits.wait) = (2, .milliseconds(30))
+            let pool = PostgresPool(try emptyDatabase(), limits: limits)
+            defer { pool.close() }
+            let (first, second) = (try pool.take(.reading), try pool.take(.reading))
+            #expect(try #require(throws: PostgresError.self) { try pool.take(.reading) }.code == .busy)
+            pool.put(back: second, .reading)
+            let third = try pool.take(.reading)
+            #expect(third === second)
+            pool.put(back: first, .reading)
+            pool.put(back: third, .reading)
+        }
+
+        @Test("after the server cut all connections, the pool makes new ones")
+        func cutConnections() throws {
+            let pool = PostgresPool(try emptyDatabase())
+            defer { pool.close() }
+            let (first, second) = (try pool.take(.writing), try pool.take(.writing))
+            let process = Int64(first.serverProcess)
+            pool.put(back: first, .writing)
+            try second.query("SELECT pg_terminate_backend($1::int)", .int(process))
+            #expect(throws: PostgresError.self) {
+                try pool.use(.writing) { connection throws(PostgresError) in _ = try connection.query("SELECT 1") }
+            }
+            pool.put(back: second, .writing)
+            let sum = try pool.use(.writing) { connection throws(PostgresError) in
+                try connection.query("SELECT 1").first?.int(0)
+            }
+            #expect(sum == 1)
+        }
+
+        @Test("tasks on the executor may block while others run")
+        func executor() async throws {
+            let pool = PostgresPool(try emptyDatabase())
+            defer { pool.close() }
+            let executor = BlockingExecutor(name: "test", threads: 4)
+            // Each waits for the other in the database, so both must run at once.
+            let numbers = try await withThrowingTaskGroup(of: Int64.self) { group in
+                for number in 1...2 {
+                    group.addTask(executorPreference: executor) {
+                        try pool.use(.writing) { connection throws(PostgresError) in
+                            try connection.query("SELECT pg_advisory_lock($1)", .int(Int64(number)))
+                            while try connection.query(
+                                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = "
+                                    + "(SELECT oid FROM pg_database WHERE datname = current_database())"
+                            ).first?.int(0) ?? 0 < 2 {}
+                            return try connection.query("SELECT count(*) FROM pg_locks").first?.int(0) ?? 0
+                        }
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(numbers.count == 2)
+        }
+    }
+#endif

@@ -1,0 +1,14 @@
+import ChildProcesses
+import Testing
+
+#if Postgres
+    import PostgresStore
+
+    /// The condition of tests that need a server.
+    let needsPostgres = ConditionTrait.enabled(if: PostgresServer.isInstalled, "\(PostgresServer.notInstalled)")
+
+    /// Returns the address of a new, empty database.
+    func emptyDatabase() throws -> PostgresAddress { try PostgresAddress(PostgresServer.shared.get().makeDatabase()) }
+#else
+    @Test(.disabled("built without the trait Postgres; see CONTRIBUTING.md")) func testsOfTheStoreOnPostgreSQL() {}
+#endif
