@@ -51,7 +51,7 @@ package final class PostgresServer: Sendable {
         $run "$programs/initdb" -D data --no-locale --encoding=UTF8 --auth=trust -U postgres --no-sync > log 2>&1 \
             || { tail -n 3 log; exit 1; }
         printf '%s\\n' 'local all locked scram-sha-256' 'local all all trust' 'local replication all trust' > data/pg_hba.conf
-        $run "$programs/postgres" -D data -k "$folder" -c listen_addresses= -c max_connections=300 \
+        $run "$programs/postgres" -D data -k "$folder" -c listen_addresses= -c max_connections=1000 \
             -c full_page_writes=off -c autovacuum=off "$@" >> log 2>&1 &
         server=$!
         until $run "$programs/pg_isready" -q -h "$folder"; do

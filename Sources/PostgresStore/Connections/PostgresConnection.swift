@@ -9,6 +9,9 @@
         package init() {}
 
         package var isEmpty: Bool { statements.isEmpty }
+        var count: Int { statements.count }
+
+        mutating func append(_ other: PostgresPipeline) { statements += other.statements }
 
         /// Adds a statement, which is prepared under its text when a connection first runs it.
         ///
@@ -179,7 +182,7 @@
 
         /// Ends the open transaction without its changes; does nothing if there is none.
         package func rollBack() {
-            guard !isBroken, PQtransactionStatus(pointer) != PQTRANS_IDLE || hasUnreadEnd else { return }
+            guard !isBroken, !hasUnreadEnd, PQtransactionStatus(pointer) != PQTRANS_IDLE else { return }
             do throws(PostgresError) {
                 var end = PostgresPipeline()
                 end.add("ROLLBACK")
