@@ -121,7 +121,7 @@ var package = Package(
         // What every store needs, whatever it keeps its rows in.
         .ours("StoreKit", ["Records", "Wire", "RelayCore"]),
         .ours(
-            "RelayStore",
+            "SQLiteStore",
             [
                 "CSQLiteSettings", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb, grdbSQLite, crypto,
                 cryptoExtras,
@@ -194,7 +194,7 @@ var package = Package(
         .ours(
             "ZoneTesting",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
+                "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
                 "SyncCore",
                 httpTypes,
             ]
@@ -202,7 +202,7 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
+                "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
                 "RelayGateways",
                 "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
@@ -235,7 +235,7 @@ var package = Package(
         .tests("RelayCore", ["Records", "Wire"]),
         .tests("StoreKit", ["TestSupport", "Records", "Wire", "RelayCore"]),
         .tests(
-            "RelayStore",
+            "SQLiteStore",
             ["StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb]
         ),
         .testTarget(
@@ -246,7 +246,7 @@ var package = Package(
         .tests(
             "RelayAPI",
             [
-                "StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore",
+                "StoreTesting", "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "SQLiteStore",
                 "RelaySystem", "StoreKit", httpTypes, crypto, cryptoExtras,
             ]
         ),
@@ -298,7 +298,7 @@ var package = Package(
             "zonecast",
             [
                 "TestSupport",
-                "Records", "RelayCore", "RelayStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
+                "Records", "RelayCore", "SQLiteStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
                 "ChildProcesses",
                 argumentParser,
                 crypto, grdb, logging,
@@ -328,7 +328,7 @@ var package = Package(
         // The store that tests run on: the only wiring of one outside the tests of its files.
         .target(
             name: "StoreTesting",
-            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelaySystem"],
+            dependencies: ["Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem"],
             path: "Tests/StoreTesting",
             swiftSettings: strict
         ),
@@ -367,7 +367,7 @@ var package = Package(
         .target(
             name: "DiskTrials",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", grdb, grdbSQLite, httpTypes,
+                "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", grdb, grdbSQLite, httpTypes,
             ],
             path: "Tests/DiskTrials",
             swiftSettings: strict
@@ -375,7 +375,7 @@ var package = Package(
         .testTarget(
             name: "DiskTests",
             dependencies: [
-                "DiskTrials", "RelayStore", "RelaySystem", "ZoneKit", "ZoneMirror", "ZoneTesting",
+                "DiskTrials", "SQLiteStore", "RelaySystem", "ZoneKit", "ZoneMirror", "ZoneTesting",
                 "MutexForThreadSanitizer", grdb,
             ],
             swiftSettings: strict
@@ -386,7 +386,7 @@ var package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
+                "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
                 "ZoneTesting", "StoreTesting",
                 "DiskTrials", grdb, httpTypes, crypto,
             ],

@@ -3,7 +3,7 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Testing
 
 /// A commit writes its pages to the log in a few large writes.

@@ -1,8 +1,8 @@
 import DiskTrials
 import Foundation
 import GRDB
-import RelayStore
 import RelaySystem
+import SQLiteStore
 import Testing
 
 /// Tests the simulated disk itself: it must lose what a real disk may lose, or tests that use it prove nothing.

@@ -4,7 +4,7 @@ import Testing
 /// Only the wiring knows in what kind of store the data is; everything else works on the protocols of `RelayCore`.
 @Suite struct StoreImportTests {
     /// The target of the store on SQLite.
-    private static let store = "RelayStore"
+    private static let store = "SQLiteStore"
 
     /// Files and folders that may import it, each with the reason.
     private static let allowed = [

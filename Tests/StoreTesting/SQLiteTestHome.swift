@@ -1,8 +1,8 @@
 import Foundation
 import Records
 import RelayCore
-import RelayStore
 import RelaySystem
+import SQLiteStore
 
 /// A temporary data folder with SQLite files, which stay in memory where that is enough.
 final class SQLiteTestHome: TestHome {

@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 import RelayCore
-import RelayStore
+import SQLiteStore
 import TestSupport
 import Testing
 

@@ -2,8 +2,8 @@ import Foundation
 import Records
 package import RelayAPI
 package import RelayCore
-import RelayStore
 import RelaySystem
+import SQLiteStore
 import Synchronization
 
 /// One run of a relay, from start to stop; this file alone says in what kind of store it keeps its data.

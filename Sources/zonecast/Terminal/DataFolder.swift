@@ -1,6 +1,6 @@
 import RelayCore
-import RelayStore
 import RelaySystem
+import SQLiteStore
 
 /// The only place that says in what kind of store a data folder keeps its data.
 enum DataFolder {

@@ -1,6 +1,6 @@
 import Foundation
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Synchronization
 
 /// A power cut while many clients write.

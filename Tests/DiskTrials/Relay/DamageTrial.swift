@@ -1,6 +1,6 @@
 import Foundation
 import GRDB
-import RelayStore
+import SQLiteStore
 
 /// A store with one page overwritten while no process has it open.
 package struct DamageTrial: Sendable {

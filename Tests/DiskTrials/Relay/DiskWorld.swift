@@ -3,8 +3,8 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
 import RelaySystem
+import SQLiteStore
 import Synchronization
 import Wire
 
@@ -67,7 +67,13 @@ package final class DiskWorld: Sendable {
     ///   - checkpointPages: The log size that triggers a checkpoint. The default is so small that a script triggers
     ///     checkpoints.
     /// - Throws: The error of an accounts file that cannot be opened.
-    package init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags(), checkpointPages: Int = 16)
+    package init(
+        _ folder: String,
+        on disk: FaultyDisk? = nil,
+        seed: UInt64,
+        tags: Tags = Tags(),
+        checkpointPages: Int = 16
+    )
         throws
     {
         self.tags = tags

@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Wire
 
 /// The relay's content as a flat list of facts, such as `zone Notes`, `Notes/a = 3` or `account eve@example.org`.

@@ -1,7 +1,7 @@
 import Foundation
 import Records
 import RelayCore
-import RelayStore
+import SQLiteStore
 
 /// Actions on a whole data folder, on a disk that fails at each of their operations in turn: backups, restores,
 /// schedules, resets, compactions, copies and container deletions.

@@ -1,5 +1,5 @@
 import Foundation
-import RelayStore
+import SQLiteStore
 
 /// A long history of a relay on a faulty disk: random writes, faults, restarts and power cuts.
 ///

@@ -1,6 +1,6 @@
 import GRDB
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Synchronization
 
 extension Reply {

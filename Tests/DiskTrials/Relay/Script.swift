@@ -3,7 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Wire
 
 /// The writes to try on failing disks: at least one for each way in which the relay writes.

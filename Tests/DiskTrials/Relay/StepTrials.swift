@@ -1,5 +1,5 @@
 import Foundation
-import RelayStore
+import SQLiteStore
 
 /// Each write of the script, on a disk that fails at each of its operations in turn.
 ///

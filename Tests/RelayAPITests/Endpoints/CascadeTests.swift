@@ -2,7 +2,7 @@ import Dispatch
 import GRDB
 import Records
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Synchronization
 import Testing
 import Wire

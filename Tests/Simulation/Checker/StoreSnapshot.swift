@@ -1,6 +1,6 @@
 import Records
 import RelayCore
-import RelayStore
+import SQLiteStore
 import Wire
 
 /// The name of a zone with its owner's record name, the same for all users.

@@ -1,6 +1,6 @@
 import Foundation
 import GRDB
-import RelayStore
+import SQLiteStore
 import TestSupport
 import Testing
 
