@@ -16,7 +16,8 @@ import Testing
         func theSwiftUIAppIsTypeChecked() throws {
             let folder = try Self.scratchFolder()
             defer { withExtendedLifetime(folder) {} }
-            let arguments = try Self.importArguments(of: "NotesModel") + ["-I", folder.path, "-parse-as-library"]
+            let arguments =
+                try Self.importArguments(of: "NotesModel", isApp: true) + ["-I", folder.path, "-parse-as-library"]
             // SwiftUI imports UIKit, and AuthenticationServices imports SwiftUI.
             for stub in ["UIKit", "SwiftUI", "AuthenticationServices", "BackgroundTasks", "Security"] {
                 let output = ["-emit-module", "-module-name", stub, "-o", "\(folder.path)/\(stub).swiftmodule"]
@@ -81,7 +82,9 @@ import Testing
     }
 
     /// Returns the arguments with which the build compiled a module, as far as they say where modules are.
-    private static func importArguments(of module: String) throws -> [String] {
+    ///
+    /// An app is in a package of its own and sees no `package` declarations.
+    private static func importArguments(of module: String, isApp: Bool = false) throws -> [String] {
         let plan = try String(contentsOfFile: path(".build/debug.yaml"), encoding: .utf8)
         let name = "\"-module-name\",\"\(module)\""
         let command = try #require(plan.split(separator: "\n").first { $0.contains("args: [") && $0.contains(name) })
@@ -91,7 +94,8 @@ import Testing
         var index = 0
         while index + 1 < all.count {
             let isPair = ["-I", "-Xcc", "-package-name"].contains(all[index])
-            if isPair, !all[index + 1].hasPrefix("-g") { found += all[index...index + 1] }
+            let isWanted = !all[index + 1].hasPrefix("-g") && !(isApp && all[index] == "-package-name")
+            if isPair, isWanted { found += all[index...index + 1] }
             index += isPair ? 2 : 1
         }
         return found

@@ -2,9 +2,8 @@ import Foundation
 import Synchronization
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// One device with two users in turn.
 @Suite(.timeLimit(.minutes(15))) struct AccountTests {

@@ -3,9 +3,8 @@ import Synchronization
 import TestSupport
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// The async lock, and the switch of store files while the stores are syncing.
 @Suite(.timeLimit(.minutes(15))) struct AsyncLockTests {

@@ -2,9 +2,8 @@ import Foundation
 import GRDB
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// In stores with shares, rows written by SQL belong to the same zones as objects saved by contexts.
 ///

@@ -1,8 +1,6 @@
 import Testing
 import ZoneMirror
 
-@testable import ZoneMirror
-
 /// The complete truth table of permission checks.
 ///
 /// See Permissions.md, "Questions".

@@ -4,8 +4,7 @@ import Records
 import SyncCore
 import Testing
 import ZoneKit
-
-@testable import ZoneMirror
+import ZoneMirror
 
 private typealias RecordState = ZoneMirror.RecordState
 

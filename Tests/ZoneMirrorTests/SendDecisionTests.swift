@@ -1,8 +1,7 @@
 import SyncCore
 import Testing
 import ZoneKit
-
-@testable import ZoneMirror
+import ZoneMirror
 
 /// The decision on a change that the relay did not accept.
 ///

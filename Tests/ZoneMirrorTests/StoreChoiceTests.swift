@@ -2,9 +2,8 @@ import Foundation
 import GRDB
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// The choice of a store for new objects, and moves between stores.
 @Suite(.timeLimit(.minutes(15))) struct StoreChoiceTests {

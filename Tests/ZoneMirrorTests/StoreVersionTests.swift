@@ -6,9 +6,8 @@ import Synchronization
 import TestSupport
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// Files of other versions of the library.
 @Suite(.timeLimit(.minutes(15))) struct StoreVersionTests {

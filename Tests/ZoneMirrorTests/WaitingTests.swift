@@ -2,9 +2,8 @@ import Foundation
 import GRDB
 import Testing
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
-
-@testable import ZoneMirror
 
 /// Changes that cannot be sent, and zones that cannot be fetched, at the moment: they cause no busy loop and are not
 /// lost.

@@ -90,7 +90,7 @@ extension MirroredContainer {
     /// While files are being replaced, the syncs of the old files are stopped. A report of theirs that waits here
     /// meanwhile is cancelled with them. A report for a file that is no longer open was already handled: its user may
     /// have signed in again.
-    func accountChanged(_ change: StoreAccount.Change, in file: StoreFile) async {
+    package func accountChanged(_ change: StoreAccount.Change, in file: StoreFile) async {
         guard await switchLock.enterUnlessCancelled() else { return }
         defer { switchLock.leave() }
         guard stores.file(file.id) === file else { return }

@@ -37,7 +37,7 @@ public final class MirroredContainer: Sendable {
     public let descriptions: [StoreDescription]
 
     package let conditions: MirrorConditions
-    let stores: OpenStores
+    package let stores: OpenStores
     let broadcaster = EventBroadcaster()
     let state = Mutex(Contents())
     let switchLock = AsyncLock()
@@ -69,7 +69,7 @@ public final class MirroredContainer: Sendable {
 
     // MARK: Stores
 
-    var syncs: [MirrorSync] {
+    package var syncs: [MirrorSync] {
         state.withLock { state in descriptions.compactMap { state.syncs[$0.id] } }
     }
 
@@ -80,7 +80,7 @@ public final class MirroredContainer: Sendable {
         return syncs
     }
 
-    func sync(_ store: StoreID) -> MirrorSync? { state.withLock { $0.syncs[store] } }
+    package func sync(_ store: StoreID) -> MirrorSync? { state.withLock { $0.syncs[store] } }
 
     /// Stops the sync, and closes the files once they are no longer read.
     public func close() async {
@@ -140,7 +140,7 @@ public final class MirroredContainer: Sendable {
 
     // MARK: Commits
 
-    func committed(_ store: StoreID) {
+    package func committed(_ store: StoreID) {
         if let sync = sync(store) { conditions.time.start { await sync.outboxChanged() } }
     }
 

@@ -6,7 +6,7 @@ import ZoneKit
 /// The open stores of a container, for its contexts.
 ///
 /// When another user signs in, the stores get other files; contexts find the new ones here.
-final class OpenStores: Sendable {
+package final class OpenStores: Sendable {
     private struct State {
         var files: [StoreFile] = []
         /// The current or last path of each store's file.
@@ -57,17 +57,17 @@ final class OpenStores: Sendable {
     var now: Date { conditions.wallClock() }
 
     /// The signed-in user, as last reported by the relay.
-    var account: Account {
+    package var account: Account {
         get { state.withLock(\.account) }
         set { state.withLock { $0.account = newValue } }
     }
 
-    var files: [StoreFile] { state.withLock(\.files) }
+    package var files: [StoreFile] { state.withLock(\.files) }
 
     /// The current or last path of each store's file; objects read or created with other files belong to another user.
     var paths: [StoreID: String] { state.withLock(\.paths) }
 
-    func file(_ id: StoreID) -> StoreFile? { state.withLock { $0.files.first { $0.id == id } } }
+    package func file(_ id: StoreID) -> StoreFile? { state.withLock { $0.files.first { $0.id == id } } }
 
     func files(holding table: String) -> [StoreFile] { files.filter { $0.mapping.tables[table] != nil } }
 
@@ -108,7 +108,7 @@ final class OpenStores: Sendable {
     func abandon() { for file in files { file.pool.abandon() } }
 
     /// Closes one store's file.
-    func closeFile(_ id: StoreID) async {
+    package func closeFile(_ id: StoreID) async {
         let file = state.withLock { state in
             state.files.firstIndex { $0.id == id }.map { state.files.remove(at: $0) }
         }
@@ -295,8 +295,8 @@ final class OpenStores: Sendable {
 }
 
 /// The signed-in user.
-struct Account: Hashable, Sendable {
-    enum Status: Hashable, Sendable {
+package struct Account: Hashable, Sendable {
+    package enum Status: Hashable, Sendable {
         case signedIn
         case signedOut
         /// The user is known but cannot be used now.
@@ -304,8 +304,13 @@ struct Account: Hashable, Sendable {
     }
 
     /// The user's record name; `nil` if no user is signed in or none was seen yet.
-    var user: String?
-    var status = Status.signedOut
+    package var user: String?
+    package var status = Status.signedOut
+
+    package init(user: String? = nil, status: Status = .signedOut) {
+        self.user = user
+        self.status = status
+    }
 }
 
 /// Records which tables each transaction of a file changes.

@@ -61,10 +61,10 @@ extension MirroredContainer {
 /// What the user may do on the relay, from what the mirror knows and without a request.
 ///
 /// See Permissions.md, "Questions".
-struct Permissions {
+package struct Permissions {
     /// Everything on which the answer depends.
-    struct Facts: Hashable {
-        enum Kind: Hashable {
+    package struct Facts: Hashable {
+        package enum Kind: Hashable {
             case local
             case privateStore
             /// `isGranted` means that the user's roles may write records of this type by any creator.
@@ -74,7 +74,7 @@ struct Permissions {
             case sharedStore(canWrite: Bool, isRoot: Bool)
         }
 
-        enum Stage: Hashable {
+        package enum Stage: Hashable {
             /// Never saved.
             case temporary
             /// Saved but not on the relay yet.
@@ -86,9 +86,16 @@ struct Permissions {
         var kind: Kind
         var status: Account.Status
         var isReadOnly = false
+
+        package init(stage: Stage, kind: Kind, status: Account.Status, isReadOnly: Bool = false) {
+            self.stage = stage
+            self.kind = kind
+            self.status = status
+            self.isReadOnly = isReadOnly
+        }
     }
 
-    static func canModifyStore(_ facts: Facts) -> Bool {
+    package static func canModifyStore(_ facts: Facts) -> Bool {
         if facts.isReadOnly { return false }
         switch facts.kind {
         case .local, .privateStore: return true
@@ -97,7 +104,7 @@ struct Permissions {
         }
     }
 
-    static func canUpdate(_ facts: Facts) -> Bool {
+    package static func canUpdate(_ facts: Facts) -> Bool {
         guard canModifyStore(facts) else { return false }
         if facts.stage == .temporary { return true }
         switch facts.kind {
@@ -108,7 +115,7 @@ struct Permissions {
     }
 
     /// Like `canUpdate`, except that only the owner of a shared hierarchy may delete its root.
-    static func canDelete(_ facts: Facts) -> Bool {
+    package static func canDelete(_ facts: Facts) -> Bool {
         guard canUpdate(facts) else { return false }
         if case .sharedStore(_, isRoot: true) = facts.kind, facts.stage != .temporary { return false }
         return true

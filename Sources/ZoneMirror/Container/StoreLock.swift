@@ -7,13 +7,13 @@ import Foundation
 #endif
 
 /// The right to sync one file, held by one container at a time in any process.
-final class StoreLock: Sendable {
+package final class StoreLock: Sendable {
     private let descriptor: Int32
 
     /// Acquires the lock; `nil` if another container has it.
     ///
     /// - Throws: `storage` if the file system refuses.
-    init?(path: String) throws(MirrorError) {
+    package init?(path: String) throws(MirrorError) {
         let descriptor = open(path + "-sync", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Self.refused(path) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {

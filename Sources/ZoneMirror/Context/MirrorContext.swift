@@ -58,7 +58,7 @@ public final class MirrorContext: Sendable {
     public let name: String?
     let state = Mutex(State())
     /// The parent context; `nil` for a context on the files.
-    let parent: MirrorContext?
+    package let parent: MirrorContext?
 
     init(childOf parent: MirrorContext, name: String?) {
         self.stores = parent.stores

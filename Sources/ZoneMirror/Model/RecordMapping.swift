@@ -1,10 +1,10 @@
 import Foundation
 import GRDB
-import Records
+package import Records
 import ZoneKit
 
 /// GRDB has a class with the same name.
-typealias Record = Records.Record
+package typealias Record = Records.Record
 
 /// Maps rows to record types, fields and values.
 ///

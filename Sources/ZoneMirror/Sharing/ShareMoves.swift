@@ -1,6 +1,6 @@
 import Foundation
-import GRDB
-import Records
+package import GRDB
+package import Records
 import SyncCore
 import Wire
 import ZoneKit
@@ -10,7 +10,7 @@ import ZoneKit
 /// Their ids stay; only the records' zones change. If the relay can, it moves them in one commit. Otherwise the copies
 /// are sent first, and the originals are deleted only after the relay has the copies. So after a crash at any point,
 /// the next start completes the move. See SharingRules.md, "What is shared" and "The end of a share".
-enum ShareMoves {
+package enum ShareMoves {
     /// Assigns objects to another zone: they are sent as new records of it.
     static func reassign(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {
         for object in objects {
@@ -47,7 +47,7 @@ enum ShareMoves {
     }
 
     /// Records that must move to another zone.
-    struct ZoneMove: Sendable {
+    package struct ZoneMove: Sendable {
         var from: KnownZone
         var to: KnownZone
         var names: [String]
@@ -56,7 +56,7 @@ enum ShareMoves {
     }
 
     /// Returns the pending moves, grouped by pair of zones, in the order in which they were stored.
-    static func pendingMoves(_ db: Database) throws -> [ZoneMove] {
+    package static func pendingMoves(_ db: Database) throws -> [ZoneMove] {
         let rows = try Row.fetchAll(
             db,
             sql: """
@@ -104,7 +104,9 @@ enum ShareMoves {
     }
 
     /// Returns what can be deleted on the relay: originals whose copy has arrived, and empty zones.
-    static func removable(_ db: Database) throws -> (originals: [ZoneID: [RecordTable.Original]], zones: [ZoneID]) {
+    package static func removable(_ db: Database) throws -> (
+        originals: [ZoneID: [RecordTable.Original]], zones: [ZoneID]
+    ) {
         let arrived = "EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.state IN \(RecordTable.inZone))"
         let deleted = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
         let dropped = "SELECT zone FROM mirror_move WHERE dropsZone = 1"

@@ -1,27 +1,27 @@
 import Foundation
-import GRDB
-import Records
+package import GRDB
+package import Records
 import Wire
 import ZoneKit
 
 /// The mirror's bookkeeping for one record: its address, its version and the contents the relay had last.
-struct KnownRecord {
+package struct KnownRecord {
     /// A change tag that no record has: the relay answers with its own version.
     private static let noVersion = "0"
 
     var id: Int64
-    var zone: Int64
-    var name: String
+    package var zone: Int64
+    package var name: String
     /// The object's id; `nil` for a record that the model does not know.
     var oid: String?
     var entity: String?
     var type: String
-    var state: RecordState
+    package var state: RecordState
     /// The version that the store has, in the states that have one.
-    var tag: String?
+    package var tag: String?
     var fields: [UInt8]?
     /// The record name of its parent in a hierarchy.
-    var parent: String?
+    package var parent: String?
 
     private static let select =
         "SELECT id, zone, name, oid, entity, type, state, tag, fields, parent FROM mirror_record WHERE "
@@ -48,7 +48,7 @@ struct KnownRecord {
         return try statement.first(KnownRecord.init)
     }
 
-    static func find(_ db: Database, oid: String) throws -> KnownRecord? {
+    package static func find(_ db: Database, oid: String) throws -> KnownRecord? {
         let statement = try BoundStatement(db, byIdentity)
         statement.bind(1, oid)
         return try statement.first(KnownRecord.init)
@@ -64,7 +64,7 @@ struct KnownRecord {
     var changeTag: String? { state.isInZone ? tag ?? Self.noVersion : nil }
 
     /// The fields that the relay had last, without values that this device cannot decrypt.
-    func serverFields() -> [String: FieldValue] {
+    package func serverFields() -> [String: FieldValue] {
         let (fields, encrypted) = Self.parse(fields)
         return encrypted.isEmpty
             ? fields : fields.filter { !encrypted.contains($0.key) || !ZoneSeal.isSealed($0.value) }

@@ -1,12 +1,12 @@
 import Foundation
-import GRDB
-import Records
+package import GRDB
+package import Records
 import SyncCore
 
 /// A zone's row in `mirror_zone`, which only this type writes.
-struct KnownZone {
-    var id: Int64
-    var zone: ZoneID
+package struct KnownZone {
+    package var id: Int64
+    package var zone: ZoneID
     var token: String?
     /// Whether the relay is known to have the zone.
     var isThere: Bool
@@ -56,7 +56,7 @@ struct KnownZone {
     }
 
     /// Finds a zone, or adds it if it is not known.
-    static func make(_ db: Database, _ zone: ZoneID) throws -> KnownZone {
+    package static func make(_ db: Database, _ zone: ZoneID) throws -> KnownZone {
         if let known = try find(db, zone) { return known }
         try db.execute(
             sql: "INSERT INTO mirror_zone(name, owner) VALUES (?, ?)",

@@ -1,5 +1,5 @@
 import Dispatch
-import GRDB
+package import GRDB
 import Synchronization
 
 /// The database connections of a store's file.
@@ -11,7 +11,7 @@ import Synchronization
 ///
 /// In a simulation, accesses from tasks run synchronously on the caller's thread, so that a seed determines the order
 /// of all operations.
-struct MirrorPool: Sendable {
+package struct MirrorPool: Sendable {
     /// The readers of contexts and of the mirror.
     ///
     /// Declared before the writer so that it closes first: the last connection to close checkpoints the WAL, which a
@@ -35,19 +35,19 @@ struct MirrorPool: Sendable {
 
     func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try views.read(body) }
 
-    func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try pool.write(body) }
+    package func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try pool.write(body) }
 
     private func inspect<Value>(_ body: (Database) throws -> Value) throws -> Value {
         try pool.writeWithoutTransaction(body)
     }
 
-    func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
+    package func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
         if isImmediate { return try readNow(body) }
         let views = views
         return try await readerQueues.run { try views.read(body) }
     }
 
-    func write<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
+    package func write<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws -> Value {
         if isImmediate { return try writeNow(body) }
         return try await pool.write(body)
     }

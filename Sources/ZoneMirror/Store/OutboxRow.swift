@@ -1,7 +1,7 @@
-import Foundation
-import GRDB
-import Records
-import SyncCore
+package import Foundation
+package import GRDB
+package import Records
+package import SyncCore
 import Wire
 import ZoneKit
 
@@ -9,14 +9,14 @@ import ZoneKit
 ///
 /// The triggers write these rows. The changes themselves are the difference between the object's row and the record
 /// that the relay had last.
-struct OutboxRow {
-    var oid: String
+package struct OutboxRow {
+    package var oid: String
     var entity: String
-    var operation: Outbox.Operation
+    package var operation: Outbox.Operation
     /// Increases with each change of any object.
-    var version: Int64
+    package var version: Int64
     var tries: Int
-    var state: ChangeState
+    package var state: ChangeState
     var error: String?
     var place: Int64
     /// CloudKit's error code.
@@ -44,7 +44,7 @@ struct OutboxRow {
         """
     private static let byIdentity = select + "oid = ?"
 
-    static func find(_ db: Database, _ oid: String) throws -> OutboxRow? {
+    package static func find(_ db: Database, _ oid: String) throws -> OutboxRow? {
         let statement = try BoundStatement(db, byIdentity)
         statement.bind(1, oid)
         return try statement.first(make)
@@ -59,11 +59,11 @@ struct OutboxRow {
         return try statement.all(make)
     }
 
-    static func all(_ db: Database) throws -> [OutboxRow] {
+    package static func all(_ db: Database) throws -> [OutboxRow] {
         try BoundStatement(db, select + "\(isOwn) ORDER BY place").all(make)
     }
 
-    static func count(_ db: Database, sendableOnly: Bool = false) throws -> Int {
+    package static func count(_ db: Database, sendableOnly: Bool = false) throws -> Int {
         let sql = "SELECT count(*) FROM mirror_outbox WHERE \(sendableOnly ? isReady : isOwn)"
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
@@ -113,13 +113,18 @@ struct OutboxRow {
 /// The changes that the relay refused permanently.
 ///
 /// See Sync.md, "Refused writes".
-enum Refusals {
-    struct Cause: Sendable {
+package enum Refusals {
+    package struct Cause: Sendable {
         var code: Int
         var message: String
+
+        package init(code: Int, message: String) {
+            self.code = code
+            self.message = message
+        }
     }
 
-    static func add(
+    package static func add(
         _ db: Database,
         oid: String,
         entity: String,
@@ -146,7 +151,7 @@ enum Refusals {
     }
 
     /// Removes a change that was retried or discarded.
-    static func decided(_ db: Database, _ id: Int64) throws {
+    package static func decided(_ db: Database, _ id: Int64) throws {
         try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [id])
     }
 
@@ -156,7 +161,7 @@ enum Refusals {
     }
 
     /// Parks the retried changes of the user who was signed in, and returns those of `user`.
-    static func switchUser(_ db: Database, from before: String?, to user: String?) throws {
+    package static func switchUser(_ db: Database, from before: String?, to user: String?) throws {
         if let before, before != user {
             try db.execute(sql: "UPDATE mirror_refused SET account = ? WHERE account IS NULL", arguments: [before])
         }
@@ -164,7 +169,7 @@ enum Refusals {
     }
 
     /// Returns whether refused changes of an object, of any user, wait for a decision.
-    static func exist(_ db: Database, for oid: String) throws -> Bool {
+    package static func exist(_ db: Database, for oid: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_refused WHERE oid = ?)"
         return try Bool.fetchOne(db, sql: sql, arguments: [oid]) ?? false
     }

@@ -1,17 +1,17 @@
-import Foundation
-import GRDB
+package import Foundation
+package import GRDB
 import Records
-import SyncCore
+package import SyncCore
 
 /// The only writer of `mirror_record`, `mirror_move` and `mirror_outbox`.
 ///
 /// Defines the tables, converts them from earlier versions, and has the parts of the triggers that write them. Every
 /// change of a record's state is a `RecordState` transition, and every change of what an unsent change waits for a
 /// `ChangeState` transition.
-struct RecordTable {
+package struct RecordTable {
     let db: Database
 
-    init(_ db: Database) { self.db = db }
+    package init(_ db: Database) { self.db = db }
 
     // MARK: Definition
 
@@ -91,7 +91,7 @@ struct RecordTable {
     /// Replaces a part of the mirror's triggers.
     ///
     /// Creates all triggers of a table again, because the order of their creation is the order in which they fire.
-    static func replaceInTriggers(_ db: Database, _ old: String, by new: String) throws {
+    package static func replaceInTriggers(_ db: Database, _ old: String, by new: String) throws {
         let triggers = try Row.fetchAll(
             db,
             sql: """
@@ -121,11 +121,11 @@ struct RecordTable {
     /// The statement that removes the deletion of the record `old.id` if the relay cannot have it.
     static let droppingUnsentDeletion = "DELETE FROM mirror_outbox WHERE oid = old.id AND \(deletionIsUnsent);"
 
-    static let deletionIsUnsent =
+    package static let deletionIsUnsent =
         "NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND state <> 'new')"
 
     /// The same condition in the triggers of version 1.
-    static let deletionIsUnsentByFlags = """
+    package static let deletionIsUnsentByFlags = """
         isAttempted = 0
         AND NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND tag IS NOT NULL)
         AND NOT EXISTS (SELECT 1 FROM mirror_move WHERE oid = old.id)
@@ -145,7 +145,7 @@ struct RecordTable {
     // MARK: Records
 
     /// Gives an object an address.
-    func address(zone: Int64, name: String, oid: String, entity: String, type: String) throws {
+    package func address(zone: Int64, name: String, oid: String, entity: String, type: String) throws {
         let sql = """
             INSERT INTO mirror_record(zone, name, oid, entity, type, state) VALUES (?, ?, ?, ?, ?, ?)
             ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity
@@ -157,13 +157,13 @@ struct RecordTable {
     }
 
     /// Notes that an object is about to be sent as a new record.
-    func createSent(_ oid: String) throws {
+    package func createSent(_ oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_record SET state = \(Self.next(.createSent)) WHERE oid = ?")
             .run([oid.databaseValue])
     }
 
     /// Stores a record that the relay sent.
-    func store(_ record: Record, zone: Int64, oid: String?, entity: String?, fields: Data, seen: Int64) throws {
+    package func store(_ record: Record, zone: Int64, oid: String?, entity: String?, fields: Data, seen: Int64) throws {
         let sql = """
             INSERT INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier, parent,
                 share, fields, seen, state)
@@ -185,7 +185,7 @@ struct RecordTable {
     }
 
     /// Notes that the relay has a version of a record that is not imported; `fields` replace the stored ones.
-    func superseded(_ known: KnownRecord, fields: Data? = nil, seen: Int64? = nil) throws {
+    package func superseded(_ known: KnownRecord, fields: Data? = nil, seen: Int64? = nil) throws {
         var values: [String: (any DatabaseValueConvertible)?] = [:]
         if let fields { values["fields"] = fields }
         if let seen { values["seen"] = seen }
@@ -204,20 +204,20 @@ struct RecordTable {
     /// Notes that values are missing that were not fetched with a record.
     ///
     /// A public database has no round that ends with a lookup; the next poll brings the record.
-    func contentMissing(_ known: KnownRecord, isPublic: Bool) throws {
+    package func contentMissing(_ known: KnownRecord, isPublic: Bool) throws {
         try apply(isPublic ? .superseded : .contentMissing, to: known)
     }
 
     /// Notes that the relay no longer has a record whose object stays; `base` replaces the stored fields.
     ///
     /// The original of a moving record is still there, and so are the fields to compare with.
-    func vanished(_ known: KnownRecord, base: Data? = nil) throws {
+    package func vanished(_ known: KnownRecord, base: Data? = nil) throws {
         let isNew = known.state.after(.vanished).state == .new
         try apply(.vanished, to: known, setting: isNew ? ["fields": base] : [:])
     }
 
     /// Assigns an object to another zone of its user; `type` is the record type of an object without an address.
-    func reassign(_ object: ObjectID, to zone: Int64, type: String?) throws {
+    package func reassign(_ object: ObjectID, to zone: Int64, type: String?) throws {
         let oid = object.name.text
         guard let known = try KnownRecord.find(db, oid: oid) else {
             if let type { try address(zone: zone, name: oid, oid: oid, entity: object.entity, type: type) }
@@ -242,20 +242,20 @@ struct RecordTable {
     }
 
     /// Moves an object with unsent changes out of a zone that has ended.
-    func zoneEnded(_ known: KnownRecord, movingTo home: Int64) throws {
+    package func zoneEnded(_ known: KnownRecord, movingTo home: Int64) throws {
         if try goBack(known, to: home) { return }
         try apply(.zoneEnded, to: known, at: (home, try known.name(in: home, db)))
     }
 
     /// Assigns a record to the zone to which its former zone's feed says it has moved.
-    func expect(_ known: KnownRecord, in zone: KnownZone) throws {
+    package func expect(_ known: KnownRecord, in zone: KnownZone) throws {
         try apply(.expected, to: known, setting: ["seen": zone.sweep], at: (zone.id, known.name))
     }
 
     /// Notes that a record can no longer be seen.
-    func hide(_ known: KnownRecord) throws { try apply(.hidden, to: known) }
+    package func hide(_ known: KnownRecord) throws { try apply(.hidden, to: known) }
 
-    func remove(_ known: KnownRecord) throws {
+    package func remove(_ known: KnownRecord) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_record WHERE id = ?").execute(arguments: [known.id])
     }
 
@@ -342,14 +342,20 @@ struct RecordTable {
     // MARK: Originals of moving records
 
     /// A record that its object has left; `tag` is `nil` if its version is unknown.
-    struct Original: Sendable {
+    package struct Original: Sendable {
         var zone: Int64
-        var name: String
+        package var name: String
         var tag: String?
+
+        package init(zone: Int64, name: String, tag: String? = nil) {
+            self.zone = zone
+            self.name = name
+            self.tag = tag
+        }
     }
 
     /// Notes that the relay has saved a record in a zone from which its object was moved meanwhile.
-    func originalSaved(_ original: Original, of known: KnownRecord) throws {
+    package func originalSaved(_ original: Original, of known: KnownRecord) throws {
         try apply(.originalSaved, to: known, original: original)
     }
 
@@ -362,12 +368,12 @@ struct RecordTable {
     }
 
     /// Notes that an original is gone, whose object stays for now.
-    func originalGone(_ original: Original, of known: KnownRecord) throws {
+    package func originalGone(_ original: Original, of known: KnownRecord) throws {
         try apply(.originalGone, to: known, original: original)
     }
 
     /// Notes that the relay has moved a record.
-    func moved(_ name: String, from: Int64, to: Int64) throws {
+    package func moved(_ name: String, from: Int64, to: Int64) throws {
         // Records that the model does not know were kept in their old zone until now.
         if let unknown = try KnownRecord.find(db, zone: from, name: name), unknown.oid == nil {
             try apply(.superseded, to: unknown, at: (to, name))
@@ -412,14 +418,14 @@ struct RecordTable {
     // MARK: Unsent changes
 
     /// Queues an object that no statement has changed.
-    func queue(_ oid: String, entity: String, _ operation: Outbox.Operation) throws {
+    package func queue(_ oid: String, entity: String, _ operation: Outbox.Operation) throws {
         let kind: ChangeKind = operation == .delete ? .delete : .update
         try db.execute(sql: HistoryTable.recording("?", "?", kind), arguments: [oid, entity])
         try db.execute(sql: Self.queueing("?", "?", operation), arguments: [oid, entity])
     }
 
     /// Queues the objects of a transaction of the history that are not queued yet.
-    func queue(changesOf transaction: Int64) throws {
+    package func queue(changesOf transaction: Int64) throws {
         try db.execute(
             sql: """
                 INSERT OR IGNORE INTO mirror_outbox(place, oid, entity, op, version)
@@ -430,12 +436,12 @@ struct RecordTable {
     }
 
     /// Removes an object's change: it was undone, or nothing is left to send.
-    func discardChange(of oid: String) throws {
+    package func discardChange(of oid: String) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
     }
 
     /// Removes an object's change that the relay has refused.
-    func changeRefused(_ oid: String, _ operation: Outbox.Operation) throws {
+    package func changeRefused(_ oid: String, _ operation: Outbox.Operation) throws {
         try discardChange(of: oid)
         guard operation == .save else { return }
         try db.execute(
@@ -445,7 +451,7 @@ struct RecordTable {
     }
 
     /// Removes an object's change that the relay has confirmed as `version`; a later change stays.
-    func confirm(_ oid: String, version: Int64) throws {
+    package func confirm(_ oid: String, version: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
             .run([oid.databaseValue, version.databaseValue])
         if db.changesCount == 0 {
@@ -461,7 +467,7 @@ struct RecordTable {
     }
 
     /// Holds an object's change back.
-    func hold(_ oid: String, _ event: ChangeEvent, _ reason: String, code: Int?) throws {
+    package func hold(_ oid: String, _ event: ChangeEvent, _ reason: String, code: Int?) throws {
         try db.execute(
             sql: "UPDATE mirror_outbox SET held = ?, error = ?, code = ? WHERE oid = ?",
             arguments: [ChangeState.ready.after(event).rawValue, reason, code, oid]
@@ -469,12 +475,12 @@ struct RecordTable {
     }
 
     /// Makes an object's change sendable again.
-    func release(_ oid: String) throws {
+    package func release(_ oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_outbox SET held = NULL WHERE oid = ?").execute(arguments: [oid])
     }
 
     /// Makes all changes sendable again that become so by an event.
-    func release(_ event: ChangeEvent) throws {
+    package func release(_ event: ChangeEvent) throws {
         let released = ChangeState.allCases.filter { $0 != .ready && $0.after(event) == .ready }
             .map { "'\($0.rawValue)'" }.joined(separator: ", ")
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held IN (\(released))")
@@ -486,7 +492,7 @@ struct RecordTable {
     }
 
     /// Parks the unsent changes of the user who was signed in, and returns those of `user`.
-    func switchUser(from before: String?, to user: String?) throws {
+    package func switchUser(from before: String?, to user: String?) throws {
         if let before, before != user {
             let sql = "UPDATE mirror_outbox SET account = ?, held = NULL WHERE account IS NULL"
             try db.execute(sql: sql, arguments: [before])

@@ -7,7 +7,7 @@ public struct StoreID: Hashable, Sendable, CustomStringConvertible {
     /// The URL of the file in the container's list of descriptions.
     public let text: String
 
-    init(_ url: URL) { text = url.standardizedFileURL.path }
+    package init(_ url: URL) { text = url.standardizedFileURL.path }
 
     /// The file's path.
     public var description: String { text }
@@ -54,7 +54,7 @@ public struct StoreDescription: Sendable {
         self.cloud = cloud
     }
 
-    var id: StoreID { StoreID(url) }
+    package var id: StoreID { StoreID(url) }
 }
 
 /// Which database a store mirrors, and how.

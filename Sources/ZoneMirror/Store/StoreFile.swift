@@ -1,18 +1,18 @@
 import Foundation
-import GRDB
-import Records
+package import GRDB
+package import Records
 import Synchronization
 import ZoneKit
 
 /// One open store: its file, its tables and their mapping to records.
-final class StoreFile: Sendable {
-    let id: StoreID
+package final class StoreFile: Sendable {
+    package let id: StoreID
     let description: StoreDescription
     let model: MirrorModel
     let mapping: RecordMapping
     /// The path of the open file: the description's own, or another account's in the same folder.
     let path: String
-    let pool: MirrorPool
+    package let pool: MirrorPool
 
     var isMirrored: Bool { description.cloud != nil }
     var scope: CKDatabase.Scope? { description.cloud?.scope }
@@ -20,7 +20,7 @@ final class StoreFile: Sendable {
     /// Opens or creates the file.
     ///
     /// - Throws: SQLite's errors.
-    init(_ description: StoreDescription, model: MirrorModel, path: String, isImmediate: Bool = false) throws {
+    package init(_ description: StoreDescription, model: MirrorModel, path: String, isImmediate: Bool = false) throws {
         id = description.id
         self.description = description
         self.model = model
@@ -125,8 +125,8 @@ final class StoreFile: Sendable {
 }
 
 /// The values that a store keeps about itself.
-enum State {
-    enum Key: String {
+package enum State {
+    package enum Key: String {
         /// The version of the mirror's tables; see `StoreTables`.
         case version
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
@@ -146,17 +146,17 @@ enum State {
         case hasUnsent
     }
 
-    static func text(_ db: Database, _ key: Key) throws -> String? {
+    package static func text(_ db: Database, _ key: Key) throws -> String? {
         let statement = try db.cachedStatement(sql: "SELECT v FROM mirror_state WHERE k = ?")
         return try String.fetchOne(statement, arguments: [key.rawValue])
     }
 
-    static func number(_ db: Database, _ key: Key) throws -> Double? {
+    package static func number(_ db: Database, _ key: Key) throws -> Double? {
         let statement = try db.cachedStatement(sql: "SELECT v FROM mirror_state WHERE k = ?")
         return try Double.fetchOne(statement, arguments: [key.rawValue])
     }
 
-    static func set(_ db: Database, _ key: Key, _ value: (any DatabaseValueConvertible)?) throws {
+    package static func set(_ db: Database, _ key: Key, _ value: (any DatabaseValueConvertible)?) throws {
         guard let value else {
             try db.execute(sql: "DELETE FROM mirror_state WHERE k = ?", arguments: [key.rawValue])
             return
@@ -170,7 +170,7 @@ enum State {
 
 extension StoreFile {
     /// The zone for new objects; `nil` in a shared database, which has no zone of its own.
-    var homeZone: ZoneID? {
+    package var homeZone: ZoneID? {
         switch description.cloud?.scope {
         case .private: ZoneID(description.cloud?.zoneName ?? ZoneID.defaultName)
         case .public: ZoneID(ZoneID.defaultName)

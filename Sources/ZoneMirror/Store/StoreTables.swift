@@ -1,13 +1,13 @@
 import Foundation
-import GRDB
+package import GRDB
 
 /// The mirror's own tables, beside the application's.
-enum StoreTables {
+package enum StoreTables {
     /// The version of the oldest files that are converted.
     private static let baseline = 1
 
     /// The version that this library reads and writes.
-    static var version: Int { baseline + migrations.count }
+    package static var version: Int { baseline + migrations.count }
 
     /// Lead from each version to the next; one that was released must never be changed.
     private static let migrations: [@Sendable (Database) throws -> Void] = [RecordTable.convertFromFlags]
@@ -18,7 +18,7 @@ enum StoreTables {
     /// number of the transaction in the history.
     ///
     /// - Throws: `unsupportedStoreVersion` if this version cannot open the file, which `name` names.
-    static func create(_ db: Database, name: String) throws {
+    package static func create(_ db: Database, name: String) throws {
         if try db.tableExists("mirror_state") {
             let found = Int(try State.number(db, .version) ?? 0)
             guard (baseline...version).contains(found) else { throw error(name, found) }

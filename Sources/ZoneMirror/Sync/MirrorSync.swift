@@ -10,7 +10,7 @@ import ZoneKit
 /// Each page is stored in one transaction with its change token. The sync never waits for the application. Fetching
 /// and sending run concurrently, each one round at a time, with one request at a time per zone: a page read before a
 /// save but imported after it would restore an old version.
-actor MirrorSync {
+package actor MirrorSync {
     nonisolated let store: MirroredStore
     var runner: SyncRunner
     var imports = ImportState()
@@ -114,7 +114,7 @@ actor MirrorSync {
     }
 
     /// Starts a fetch for a change that no notice has reported yet.
-    func noticed() { handle(.noticed(nil)) }
+    package func noticed() { handle(.noticed(nil)) }
 }
 
 extension MirrorSync: SyncTarget {

@@ -1,14 +1,14 @@
 import Foundation
 import GRDB
 import Records
-import SyncCore
+package import SyncCore
 import Wire
-import ZoneKit
+package import ZoneKit
 
 /// What to do about a change that the relay did not accept.
 ///
 /// See Sync.md, "Refused writes".
-enum SendDecision: Equatable, Sendable {
+package enum SendDecision: Equatable, Sendable {
     /// Another change of its batch failed: send this one again immediately.
     case resend
     /// The relay has a newer version: merge and send again.
@@ -41,7 +41,7 @@ enum SendDecision: Equatable, Sendable {
     /// The number of merges after which a conflict counts as refused.
     static let maxConflicts = 5
 
-    struct Context {
+    package struct Context {
         var operation: Outbox.Operation
         /// The number of earlier failures of this change.
         var tries: Int
@@ -57,9 +57,31 @@ enum SendDecision: Equatable, Sendable {
         var isHomeZone = true
         /// Whether some of its values are in assets.
         var hasFiles = false
+
+        package init(
+            operation: Outbox.Operation,
+            tries: Int,
+            isRepeated: Bool = false,
+            policy: MergePolicy,
+            acceptsDeletions: Bool,
+            isOwnZone: Bool,
+            isSharedZone: Bool = false,
+            isHomeZone: Bool = false,
+            hasFiles: Bool = false
+        ) {
+            self.operation = operation
+            self.tries = tries
+            self.isRepeated = isRepeated
+            self.policy = policy
+            self.acceptsDeletions = acceptsDeletions
+            self.isOwnZone = isOwnZone
+            self.isSharedZone = isSharedZone
+            self.isHomeZone = isHomeZone
+            self.hasFiles = hasFiles
+        }
     }
 
-    static func after(_ code: CKError.Code, _ change: Context) -> SendDecision {
+    package static func after(_ code: CKError.Code, _ change: Context) -> SendDecision {
         switch code {
         case .batchRequestFailed: .resend
         case .serverRecordChanged: change.tries < maxConflicts ? .merge : .refuse

@@ -6,9 +6,9 @@ import ZoneKit
 /// The user to whom a store belongs.
 ///
 /// No request is sent in the name of another user than the store's own.
-final class StoreAccount: Sendable {
+package final class StoreAccount: Sendable {
     /// The result of a check of the account.
-    enum Change: Equatable, Sendable {
+    package enum Change: Equatable, Sendable {
         /// This user is signed in; `previous` is the user whose data the file holds, if it is another one.
         case `is`(String, previous: String?)
         /// The relay rejects the user's credentials.
