@@ -18,7 +18,8 @@ import Testing
         // The simulator's checker reads the rows themselves, since the protocols are what it judges.
         "Tests/Simulation/Checker/StoreSnapshot.swift",
         // They count the SQL statements of requests.
-        "Tests/RelayAPITests/Endpoints/CascadeTests.swift", "Tests/RelayAPITests/Sharing/SharingCostTests.swift",
+        "Tests/RelayAPITests/Endpoints/CascadeTests.swift", "Tests/RelayAPITests/Sharing/HierarchyCostTests.swift",
+        "Tests/RelayAPITests/Sharing/SharingCostTests.swift",
         // Data folders that a test damages, or gives another layout, by SQL.
         "Tests/zonecastTests/UpgradeTests.swift", "Tests/zonecastTests/Doctor/DoctorTests.swift",
         // Folders and archives of backups of SQLite files.
