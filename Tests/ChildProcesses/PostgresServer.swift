@@ -100,7 +100,7 @@ package final class PostgresServer: Sendable {
         return "postgres://\(user)@/\(database)?host=\(folder)"
     }
 
-    /// Copies `template`, to which nobody may be connected, to a database of the test's own, and returns its URL.
+    /// Copies `template`, which must have no connections, to a new database for the test, and returns its URL.
     package func makeDatabase(from template: String = "template0") throws -> String {
         let name = "test\(number.add(1, ordering: .relaxed).newValue)"
         try execute("CREATE DATABASE \(name) TEMPLATE \(template)")

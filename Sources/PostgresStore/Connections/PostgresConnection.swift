@@ -30,7 +30,7 @@
     }
 
     /// One connection to a server, always in pipeline mode.
-    // Unchecked: the pool, or whoever made the connection, uses it from one thread at a time.
+    // Unchecked: its owner, a pool or the code that connected, uses it from one thread at a time.
     package final class PostgresConnection: @unchecked Sendable {
         package enum Purpose: Int, Sendable, CaseIterable {
             case reading

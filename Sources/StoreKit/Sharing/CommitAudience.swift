@@ -1,7 +1,7 @@
 package import Records
 package import RelayCore
 
-/// What one transaction has changed in shares, and who is to be notified of it besides the owners of the zones.
+/// What one transaction has changed in shares, and the users to notify besides the owners of the zones.
 ///
 /// Reads once for each zone with shared hierarchies in which something has changed, and nothing for zones in which
 /// nothing is shared.
