@@ -54,8 +54,10 @@ package final class PostgresServer: Sendable {
         $run "$programs/postgres" -D data -k "$folder" -c listen_addresses= -c max_connections=1000 \
             -c full_page_writes=off -c autovacuum=off "$@" >> log 2>&1 &
         server=$!
+        tries=3000
         until $run "$programs/pg_isready" -q -h "$folder"; do
-            kill -0 $server 2> /dev/null || { tail -n 3 log; exit 1; }
+            tries=$((tries - 1))
+            [ $tries -gt 0 ] && kill -0 $server 2> /dev/null || { tail -n 3 log; kill $server 2> /dev/null; exit 1; }
             sleep 0.02
         done
         echo ready
