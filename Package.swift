@@ -131,7 +131,11 @@ var package = Package(
         .systemLibrary(name: "CSQLiteSettings"),
         // The store on PostgreSQL; empty without the trait.
         .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
-        .target(name: "PostgresStore", dependencies: ["Records", "Wire", "RelayCore", libpq], swiftSettings: postgres),
+        .target(
+            name: "PostgresStore",
+            dependencies: ["Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", libpq, crypto, cryptoExtras],
+            swiftSettings: postgres
+        ),
         .ours(
             "RelayAPI",
             ["Records", "Wire", "RelayCore", httpTypes, crypto, logging],
@@ -240,7 +244,9 @@ var package = Package(
         ),
         .testTarget(
             name: "PostgresStoreTests",
-            dependencies: ["PostgresStore", "TestSupport", "ChildProcesses", "Records", "Wire", "RelayCore"],
+            dependencies: [
+                "PostgresStore", "StoreKit", "RelaySystem", "TestSupport", "ChildProcesses", "Records", "Wire", "RelayCore",
+            ],
             swiftSettings: postgres
         ),
         .tests(
@@ -328,9 +334,9 @@ var package = Package(
         // The store that tests run on: the only wiring of one outside the tests of its files.
         .target(
             name: "StoreTesting",
-            dependencies: ["Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem"],
+            dependencies: ["Records", "Wire", "RelayCore", "SQLiteStore", "PostgresStore", "RelaySystem"],
             path: "Tests/StoreTesting",
-            swiftSettings: strict
+            swiftSettings: postgres
         ),
         // What every store must do, in terms of RelayCore's protocols.
         .testTarget(
