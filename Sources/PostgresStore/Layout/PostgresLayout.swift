@@ -133,7 +133,7 @@
 
     extension PostgresLayout {
         /// The statements; a comment may have a semicolon.
-        private static let tables = (general + records + schema + subscriptions + sharing + assets)
+        private static let tables = (general + records + schema + subscriptions + sharing + assets + indexes)
             .split(separator: "\n").filter { !$0.drop { $0 == " " }.hasPrefix("--") }.joined(separator: "\n")
             .split(separator: ";").map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.filter { !$0.isEmpty }
 
@@ -156,6 +156,8 @@
                 environment text COLLATE "C" NOT NULL,
                 schema_version bigint NOT NULL DEFAULT 0,
                 subscriptions_version bigint NOT NULL DEFAULT 0,
+                -- grows when an index of queries is made, complete or dropped
+                indexes_version bigint NOT NULL DEFAULT 0,
                 UNIQUE (container, environment)
             );
             CREATE TABLE person (
@@ -414,21 +416,63 @@
                 PRIMARY KEY (zone, hash, name)
             );
             CREATE INDEX asset_use_by_hash ON asset_use (hash);
+            -- What is stored. Equal content has one row, whatever number of uploads it had.
             CREATE TABLE asset (
                 home bigint NOT NULL,
                 hash bytea NOT NULL,
                 size bigint NOT NULL,
+                content bigint NOT NULL,
                 touched_at timestamptz NOT NULL DEFAULT now(),
                 PRIMARY KEY (home, hash)
             );
+            CREATE INDEX asset_by_age ON asset (home, touched_at);
+            CREATE SEQUENCE asset_content AS bigint;
+            -- the pieces of a content, in the order of their numbers; also of one that is still being uploaded
             CREATE TABLE asset_chunk (
-                home bigint NOT NULL,
-                hash bytea NOT NULL,
+                content bigint NOT NULL,
                 n bigint NOT NULL,
                 bytes bytea NOT NULL,
-                PRIMARY KEY (home, hash, n)
+                PRIMARY KEY (content, n)
             );
+            -- Uploads that have not ended. Another relay may continue one by its key.
+            CREATE TABLE asset_upload (
+                content bigint PRIMARY KEY,
+                home bigint NOT NULL,
+                key text COLLATE "C",
+                size bigint NOT NULL,
+                chunks bigint NOT NULL,
+                touched_at timestamptz NOT NULL DEFAULT now(),
+                UNIQUE (home, key)
+            );
+            CREATE INDEX asset_upload_by_age ON asset_upload (touched_at);
             ALTER TABLE asset_chunk ALTER bytes SET STORAGE EXTERNAL;
+
+            """
+
+        /// The indexes that queries have needed.
+        private static let indexes = """
+            CREATE TABLE field_index (
+                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                home bigint NOT NULL,
+                type bigint NOT NULL,
+                target text COLLATE "C" NOT NULL,
+                -- the zone, and the change in it, up to which records have been entered
+                built_zone bigint NOT NULL DEFAULT 0,
+                built_change bigint NOT NULL DEFAULT 0,
+                is_ready boolean NOT NULL DEFAULT false,
+                -- records after this change are entered as they are written
+                goal bigint NOT NULL,
+                dropped boolean NOT NULL DEFAULT false
+            );
+            CREATE UNIQUE INDEX field_index_by_target ON field_index (home, type, target) WHERE NOT dropped;
+            -- the values are keys in the order of their bytes
+            CREATE TABLE field_value (
+                field bigint NOT NULL,
+                zone bigint NOT NULL,
+                value bytea NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                PRIMARY KEY (field, zone, value, name)
+            );
 
             """
     }
