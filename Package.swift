@@ -245,7 +245,8 @@ var package = Package(
         .testTarget(
             name: "PostgresStoreTests",
             dependencies: [
-                "PostgresStore", "StoreKit", "RelaySystem", "TestSupport", "ChildProcesses", "Records", "Wire", "RelayCore",
+                "PostgresStore", "StoreKit", "RelaySystem", "TestSupport", "ChildProcesses", "Records", "Wire",
+                "RelayCore",
             ],
             swiftSettings: postgres
         ),
@@ -334,7 +335,9 @@ var package = Package(
         // The store that tests run on: the only wiring of one outside the tests of its files.
         .target(
             name: "StoreTesting",
-            dependencies: ["Records", "Wire", "RelayCore", "SQLiteStore", "PostgresStore", "RelaySystem"],
+            dependencies: [
+                "Records", "Wire", "RelayCore", "SQLiteStore", "PostgresStore", "RelaySystem", "ChildProcesses",
+            ],
             path: "Tests/StoreTesting",
             swiftSettings: postgres
         ),

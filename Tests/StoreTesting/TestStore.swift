@@ -8,6 +8,9 @@ import RelaySystem
 /// Another store needs a case, its line in `makeHome`, and a `TestHome` in a file of its own.
 package enum TestStore: String, CaseIterable, Sendable {
     case sqlite
+    #if Postgres
+        case postgres
+    #endif
 
     /// The store that the environment variable names; SQLite if it is not set.
     package static let current: TestStore = {
@@ -34,6 +37,9 @@ package enum TestStore: String, CaseIterable, Sendable {
     ) -> any TestHome {
         switch self {
         case .sqlite: SQLiteTestHome(lifetime, in: parent)
+        #if Postgres
+            case .postgres: PostgresTestHome(lifetime, in: parent)
+        #endif
         }
     }
 
@@ -41,6 +47,9 @@ package enum TestStore: String, CaseIterable, Sendable {
     package func unusableHome() -> any RelayHome {
         switch self {
         case .sqlite: SQLiteTestHome.unusable
+        #if Postgres
+            case .postgres: PostgresTestHome.unusable
+        #endif
         }
     }
 }

@@ -35,6 +35,8 @@
         package enum Purpose: Int, Sendable, CaseIterable {
             case reading
             case writing
+            /// Short transactions that wait for no owner's lock; a thread may run one beside its write or its read.
+            case brief
         }
 
         /// How long a statement may run and may wait for a lock, and how long an answer may take before the connection is
@@ -101,6 +103,11 @@
             }
             // A relay that stands still must not keep an owner locked.
             setup.add("SET idle_in_transaction_session_timeout = \(timeouts.answer.wholeMilliseconds)")
+            // All statements look up few rows by keys, whatever the planner believes of tables that are new.
+            for method in ["enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit"] {
+                setup.add("SET \(method) = off")
+            }
+            setup.add("SET plan_cache_mode = force_generic_plan")
             setup.add("SET lock_timeout = \(timeouts.lock.wholeMilliseconds)")
             try run(setup)
         }
@@ -109,6 +116,17 @@
 
         /// Whether the connection is of no more use.
         package var isBroken: Bool { isGivenUp || PQstatus(pointer) != CONNECTION_OK }
+
+        /// Whether the server has closed an idle connection, as it does when it stops.
+        func hasVanished() -> Bool {
+            // The end of the latest transaction may have arrived, and the reason in front of the end of the stream.
+            for _ in 0..<3 {
+                var place = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
+                guard !isBroken, poll(&place, 1, 0) > 0 else { break }
+                if PQconsumeInput(pointer) != 1 { isGivenUp = true }
+            }
+            return isBroken
+        }
 
         /// The process that serves the connection.
         package var serverProcess: Int32 { PQbackendPID(pointer) }

@@ -41,6 +41,8 @@
             case duplicate
             /// The database's content is damaged.
             case damaged
+            /// A write touched the data of an owner that it had not named: a mistake of the relay.
+            case foreignOwner
             /// The database refused a statement for another reason.
             case failed
         }
@@ -118,6 +120,11 @@
                 )
             case .damaged:
                 RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
+            case .foreignOwner:
+                RelayError(
+                    .internalError,
+                    "The write touched another owner's data, so it was not stored; report this."
+                )
             case .duplicate, .failed:
                 RelayError(.internalError, "The relay's database refused a statement; report this.")
             }

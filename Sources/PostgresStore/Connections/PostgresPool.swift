@@ -10,6 +10,7 @@
         package struct Limits: Sendable {
             package var reading = 16
             package var writing = 8
+            package var brief = 4
             package var wait = Duration.seconds(10)
 
             package init() {}
@@ -109,12 +110,21 @@
 
         /// - Returns: an idle connection; `nil` if the caller has to make one.
         private func reserve(_ purpose: PostgresConnection.Purpose) throws(PostgresError) -> PostgresConnection? {
-            let most = purpose == .reading ? limits.reading : limits.writing
+            let most =
+                switch purpose {
+                case .reading: limits.reading
+                case .writing: limits.writing
+                case .brief: limits.brief
+                }
             let deadline = Date(timeIntervalSinceNow: limits.wait / .seconds(1))
             condition.lock()
             defer { condition.unlock() }
             while !isClosed {
-                if let idle = groups[purpose, default: Group()].idle.popLast() { return idle }
+                if let idle = groups[purpose, default: Group()].idle.popLast() {
+                    guard idle.hasVanished() else { return idle }
+                    groups[purpose, default: Group()].count -= 1
+                    continue
+                }
                 if groups[purpose, default: Group()].count < most {
                     groups[purpose, default: Group()].count += 1
                     return nil

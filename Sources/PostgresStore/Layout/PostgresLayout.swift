@@ -114,7 +114,9 @@
             // First, so that no write takes a number in between.
             epochs.add("LOCK TABLE owner IN EXCLUSIVE MODE")
             epochs.add("INSERT INTO owner_epoch (owner, epoch, last_change) SELECT id, epoch, last_change FROM owner")
-            epochs.add("UPDATE owner SET epoch = ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint")
+            let drawn = "('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint"
+            epochs.add("UPDATE owner SET epoch = \(drawn)")
+            epochs.add("UPDATE home SET epoch = \(drawn)")
             epochs.add(
                 """
                 SELECT setval('change', greatest((SELECT last_value FROM change), \
@@ -158,6 +160,8 @@
                 subscriptions_version bigint NOT NULL DEFAULT 0,
                 -- grows when an index of queries is made, complete or dropped
                 indexes_version bigint NOT NULL DEFAULT 0,
+                -- the epoch with which new owners begin
+                epoch bigint NOT NULL,
                 UNIQUE (container, environment)
             );
             CREATE TABLE person (
@@ -169,7 +173,9 @@
             CREATE TABLE owner (
                 id bigint PRIMARY KEY,
                 epoch bigint NOT NULL,
-                last_change bigint NOT NULL DEFAULT 0
+                last_change bigint NOT NULL DEFAULT 0,
+                -- the number of outcomes that were kept in done_write
+                done_writes bigint NOT NULL DEFAULT 0
             ) WITH (fillfactor = 50);
             -- the last change number of each epoch that has ended
             CREATE TABLE owner_epoch (
@@ -253,10 +259,13 @@
                 id text COLLATE "C" NOT NULL,
                 print bigint NOT NULL,
                 places bytea NOT NULL,
+                -- its place among the outcomes of its owner, of which the latest are kept
+                place bigint NOT NULL,
                 at timestamptz NOT NULL DEFAULT now(),
                 PRIMARY KEY (owner, person, id)
             );
-            CREATE INDEX done_write_by_age ON done_write (owner, at);
+            CREATE INDEX done_write_by_place ON done_write (owner, place);
+            CREATE INDEX done_write_by_age ON done_write (at);
             CREATE TABLE signed_write (
                 owner bigint NOT NULL,
                 signed_at bigint NOT NULL,
@@ -285,8 +294,15 @@
                 indexes bigint NOT NULL,
                 -- 0 no NUMBER, 1 one that is open, 2 one that is settled
                 number bigint NOT NULL,
-                -- whether it was removed from the schema
-                retired boolean NOT NULL,
+                PRIMARY KEY (type, name)
+            );
+            -- the latest definition of each field that was removed from the schema
+            CREATE TABLE retired_field (
+                type bigint NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                tag text COLLATE "C" NOT NULL,
+                encrypted boolean NOT NULL,
+                number bigint NOT NULL,
                 PRIMARY KEY (type, name)
             );
             CREATE TABLE record_grant (

@@ -141,8 +141,8 @@ extension FieldIndex {
             number: row.int(0),
             type: row.int(1),
             target: IndexTarget(text: row.text(2)),
-            builtTo: row.unsigned(3),
-            goal: row.unsigned(4)
+            builtTo: IndexProgress(change: row.unsigned(3)),
+            goal: IndexProgress(change: row.unsigned(4))
         )
     }
 }

@@ -145,18 +145,18 @@ extension SQLiteWriter: IndexBuilder {
             number: database.lastInsertedRowID,
             type: type,
             target: target,
-            builtTo: 0,
-            goal: cache.lastChange
+            builtTo: .start,
+            goal: IndexProgress(change: cache.lastChange)
         )
     }
 
     package func records(
         ofType type: Int64,
-        after change: UInt64,
-        upTo goal: UInt64,
+        after place: IndexProgress,
+        upTo goal: IndexProgress,
         limit: Int,
         _ visit: (StoredRecord, Int64) throws -> Void
-    ) throws -> UInt64 {
+    ) throws -> IndexProgress {
         let rows = try SQL(
             """
             SELECT \(Self.recordColumns), r.zone FROM record r WHERE r.change > ? AND r.change <= ?
@@ -164,18 +164,18 @@ extension SQLiteWriter: IndexBuilder {
             """,
             in: database
         )
-        rows.bind(1, change)
-        rows.bind(2, goal)
+        rows.bind(1, place.change)
+        rows.bind(2, goal.change)
         rows.bind(3, Int64(limit))
         defer { rows.reset() }
-        var (seen, reached) = (0, goal)
+        var (seen, reached) = (0, goal.change)
         while try rows.step() {
             seen += 1
             reached = rows.unsigned(0)
             guard rows.int(2) == type, !rows.bool(3) else { continue }
             try visit(record(in: rows), rows.int(13))
         }
-        return seen < limit ? goal : reached
+        return seen < limit ? goal : IndexProgress(change: reached)
     }
 
     package func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) throws {
@@ -186,9 +186,9 @@ extension SQLiteWriter: IndexBuilder {
         try run(statement, key, index, zone, name)
     }
 
-    package func setBuilt(_ index: FieldIndex, to change: UInt64) throws {
+    package func setBuilt(_ index: FieldIndex, to place: IndexProgress) throws {
         let statement = try SQL("UPDATE field_index SET built_to = ? WHERE id = ?", in: database)
-        statement.bind(1, change)
+        statement.bind(1, place.change)
         statement.bind(2, index.number)
         try statement.run()
         cache.indexes = nil

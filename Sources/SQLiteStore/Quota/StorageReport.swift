@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 package import RelayCore
+import StoreKit
 
 extension StorageReport {
     /// Reads the file; an environment that has not been used is empty, and no file is created for it.

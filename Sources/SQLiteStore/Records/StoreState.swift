@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// The state that a store reads into memory when it opens.
 struct StoredState {

@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import StoreKit
 
 /// Converts between subscriptions and rows of the table `subscription`.
 enum SubscriptionRow {
@@ -10,41 +11,19 @@ enum SubscriptionRow {
     /// With the scope as the ninth column.
     static let ofUser = "SELECT \(columns), s.scope FROM subscription s WHERE user = ? ORDER BY scope, id"
 
-    /// The values of the column `kind`; they must never change.
-    enum Kind {
-        static let database: Int64 = 1
-        static let everyZone: Int64 = 2
-        static let oneZone: Int64 = 3
-        static let query: Int64 = 4
-    }
-
-    /// A bit of the column `fires` beside those of `RecordEvents`.
-    static let firesOnce: Int64 = 8
-
-    /// Reads `columns`, which begin at the column `first`.
-    static func read(_ row: SQL, from first: Int32 = 0) -> Subscription {
-        let zone =
-            row.isNull(first + 3)
-            ? nil : ZoneID(row.text(first + 3), owner: UserID(row.optionalText(first + 2) ?? UserID.caller.recordName))
-        let kind: Subscription.Kind =
-            switch row.int(first + 1) {
-            case Kind.database: .database
-            case Kind.query:
-                .query(
-                    SubscribedQuery(
-                        recordType: row.text(first + 5),
-                        json: row.blob(first + 6),
-                        zone: zone,
-                        firesOn: RecordEvents(rawValue: Int(row.int(first + 7) & ~firesOnce)),
-                        firesOnce: row.int(first + 7) & firesOnce != 0
-                    )
-                )
-            default: .zone(zone)
-            }
-        let info = row.isNull(first + 4) ? nil : row.blob(first + 4)
-        var subscription = Subscription(id: row.text(first), kind: kind, notificationInfo: info)
-        if subscription.query == nil { subscription.recordType = row.optionalText(first + 5) }
-        return subscription
+    /// Reads `columns`.
+    static func read(_ row: SQL) -> Subscription {
+        let columns = SubscriptionColumns(
+            id: row.text(0),
+            kind: row.int(1),
+            zoneOwner: row.optionalText(2),
+            zoneName: row.optionalText(3),
+            notificationInfo: row.isNull(4) ? nil : row.blob(4),
+            recordType: row.optionalText(5),
+            query: row.isNull(6) ? nil : row.blob(6),
+            fires: row.int(7)
+        )
+        return columns.subscription
     }
 
     /// Returns all query subscriptions of a store, as if they had just been created.
@@ -114,7 +93,7 @@ extension SQLiteReader {
         let statement = try SQL(
             """
             SELECT record_type FROM subscription
-            WHERE user = ? AND scope = ? AND id = ? AND kind = \(SubscriptionRow.Kind.query)
+            WHERE user = ? AND scope = ? AND id = ? AND kind = \(SubscriptionColumns.Kind.query)
             """,
             in: database
         )
@@ -150,27 +129,17 @@ extension SQLiteWriter {
             """,
             in: database
         )
-        let (kind, zone): (Int64, ZoneID?) =
-            switch subscription.kind {
-            case .database: (SubscriptionRow.Kind.database, nil)
-            case .zone(nil): (SubscriptionRow.Kind.everyZone, nil)
-            case .zone(let zone?): (SubscriptionRow.Kind.oneZone, zone)
-            case .query(let query): (SubscriptionRow.Kind.query, query.zone)
-            }
-        let query = subscription.query
+        let columns = SubscriptionColumns(subscription)
         statement.bind(1, user)
         statement.bind(2, Int64(scope.rawValue))
-        statement.bind(3, subscription.id)
-        statement.bind(4, kind)
-        statement.bind(5, zone?.owner.recordName)
-        statement.bind(6, zone?.zoneName)
-        statement.bind(7, blob: subscription.notificationInfo)
-        statement.bind(8, query?.recordType ?? subscription.recordType)
-        statement.bind(9, blob: query?.json)
-        statement.bind(
-            10,
-            query.map { Int64($0.firesOn.rawValue) | ($0.firesOnce ? SubscriptionRow.firesOnce : 0) } ?? 0
-        )
+        statement.bind(3, columns.id)
+        statement.bind(4, columns.kind)
+        statement.bind(5, columns.zoneOwner)
+        statement.bind(6, columns.zoneName)
+        statement.bind(7, blob: columns.notificationInfo)
+        statement.bind(8, columns.recordType)
+        statement.bind(9, blob: columns.query)
+        statement.bind(10, columns.fires)
         try statement.run()
     }
 

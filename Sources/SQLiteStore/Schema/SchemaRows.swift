@@ -39,16 +39,15 @@ enum SchemaRows {
                 FROM record_field f JOIN record_type t ON t.id = f.type WHERE t.declared
                 """
         ) {
-            let indexes = Indexes(rawValue: row[4])
-            if let system = Query.SystemField(rawValue: row[1]) {
-                schema.types[row[0]]?.systemIndexes[system] = indexes
-                continue
+            let field = RecordTypeRow(
+                tag: row[2],
+                isEncrypted: row[3],
+                indexes: Indexes(rawValue: row[4]),
+                number: row[5]
+            )
+            guard schema.addField(field, named: row[1], to: row[0]) else {
+                throw StoreFailure.damaged("field type \(field.tag)")
             }
-            guard let type = FieldType(tag: row[2]) else {
-                throw StoreFailure.damaged("field type \(row[2] as String)")
-            }
-            let number = RecordType.NumberKind(rawValue: row[5])
-            schema.types[row[0]]?.fields[row[1]] = .init(type, isEncrypted: row[3], indexes: indexes, number: number)
         }
         for row in try Row.fetchAll(
             database,
@@ -70,14 +69,8 @@ enum SchemaRows {
                 FROM retired_field f JOIN record_type t ON t.id = f.type
                 """
         ) {
-            guard let type = FieldType(tag: row[2]) else { continue }
-            let number = RecordType.NumberKind(rawValue: row[4])
-            schema.removedFields[row[0], default: [:]][row[1]] = .init(
-                type,
-                isEncrypted: row[3],
-                indexes: [],
-                number: number
-            )
+            let field = RecordTypeRow(tag: row[2], isEncrypted: row[3], number: row[4])
+            schema.addRemovedField(field, named: row[1], of: row[0])
         }
         return schema
     }
@@ -143,38 +136,11 @@ enum SchemaRows {
             statement.bind(2, number)
             try statement.run()
         }
-        let (old, new) = (old.map(rows) ?? [:], new.map(rows) ?? [:])
+        let (old, new) = (old.map(RecordTypeRow.rows) ?? [:], new.map(RecordTypeRow.rows) ?? [:])
         for (name, row) in new where old[name] != row { try write(row, name: name, number: number, database) }
         for (name, row) in old where new[name] == nil {
             try remove(name: name, isGrant: row.rights != nil, number: number, database)
         }
-    }
-
-    /// A row of `record_field`, or of `record_grant` if it has rights.
-    private struct TypeRow: Hashable {
-        var tag = ""
-        var isEncrypted = false
-        var indexes: Indexes = []
-        var number = 0
-        var rights: Rights?
-    }
-
-    /// Returns the rows by name; a role's name gets a leading space, since a field may have the same name.
-    private static func rows(of type: RecordType) -> [String: TypeRow] {
-        var rows: [String: TypeRow] = [:]
-        for (name, field) in type.fields {
-            rows[name] = TypeRow(
-                tag: field.type.tag,
-                isEncrypted: field.isEncrypted,
-                indexes: field.indexes,
-                number: field.number?.rawValue ?? 0
-            )
-        }
-        for (field, indexes) in type.systemIndexes where !indexes.isEmpty {
-            rows[field.rawValue] = TypeRow(tag: field.type.tag, indexes: indexes)
-        }
-        for (role, rights) in type.grants { rows[" " + role.name] = TypeRow(rights: rights) }
-        return rows
     }
 
     /// Stores the definition of a removed field: see `Schema.removedFields`.
@@ -191,7 +157,7 @@ enum SchemaRows {
         try statement.run()
     }
 
-    private static func write(_ row: TypeRow, name: String, number: Int64, _ database: Database) throws {
+    private static func write(_ row: RecordTypeRow, name: String, number: Int64, _ database: Database) throws {
         let statement: SQL
         if let rights = row.rights {
             statement = try SQL(

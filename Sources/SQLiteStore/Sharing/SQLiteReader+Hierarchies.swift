@@ -114,27 +114,3 @@ extension SQLiteReader {
         }
     }
 }
-
-extension StoredRecord {
-    /// Returns a tombstone for a record that has left a user's view.
-    ///
-    /// It has the type that the user saw last, whatever record has the name now.
-    fileprivate static func lastSeen(
-        as name: String,
-        _ type: String,
-        at position: UInt64,
-        by user: UserID
-    ) -> StoredRecord {
-        // The user could not see who removed it from view, and when.
-        let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceFingerprint(bits: 0))
-        return StoredRecord(
-            name: name,
-            type: type,
-            change: position,
-            created: stamp,
-            modified: stamp,
-            fields: FieldsJSON.empty,
-            isDeleted: true
-        )
-    }
-}

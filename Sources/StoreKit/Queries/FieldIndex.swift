@@ -74,18 +74,32 @@ package enum IndexTarget: Hashable, Sendable {
     }
 }
 
+/// A place in the order in which the building of an index reads records: by their zones, and then by their changes.
+package struct IndexProgress: Hashable, Comparable, Sendable {
+    /// The zone's number; 0 in all places of a store that reads by changes alone.
+    package var zone: Int64
+    package var change: UInt64
+
+    package init(zone: Int64 = 0, change: UInt64) { (self.zone, self.change) = (zone, change) }
+
+    /// The place before all records.
+    package static let start = IndexProgress(change: 0)
+
+    package static func < (a: Self, b: Self) -> Bool { (a.zone, a.change) < (b.zone, b.change) }
+}
+
 /// An index as the store has it.
 package struct FieldIndex: Hashable, Sendable {
     package var number: Int64
     /// The record type's number.
     package var type: Int64
     package var target: IndexTarget
-    /// Records up to this change have been entered.
-    package var builtTo: UInt64
-    /// Records after this change are entered as they are written.
-    package var goal: UInt64
+    /// Records up to this place have been entered.
+    package var builtTo: IndexProgress
+    /// Records after this place are entered as they are written.
+    package var goal: IndexProgress
 
-    package init(number: Int64, type: Int64, target: IndexTarget, builtTo: UInt64, goal: UInt64) {
+    package init(number: Int64, type: Int64, target: IndexTarget, builtTo: IndexProgress, goal: IndexProgress) {
         (self.number, self.type, self.target, self.builtTo, self.goal) = (number, type, target, builtTo, goal)
     }
 

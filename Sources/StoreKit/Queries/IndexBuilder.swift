@@ -6,26 +6,25 @@ package protocol IndexBuilder: IndexReader {
     /// Returns the number and the definition of a record type; `nil` if none of its records can be queried.
     func queryableType(_ name: String) throws -> (number: Int64, definition: RecordType)?
 
-    /// Inserts an index without entries, whose goal is the latest change.
+    /// Inserts an index without entries, whose goal is behind all records.
     func makeIndex(_ target: IndexTarget, ofType type: Int64) throws -> FieldIndex
 
-    /// Visits the live records of a type, with their zones, among the next `limit` changes after `change` and up to
-    /// `goal`, in the order of the changes.
+    /// Visits the live records of a type, with their zones, among the next `limit` records after `place` and up to `goal`.
     ///
-    /// Returns the last of these changes, or `goal` if there are no more.
+    /// Returns the place of the last of these, or `goal` if there are no more.
     func records(
         ofType type: Int64,
-        after change: UInt64,
-        upTo goal: UInt64,
+        after place: IndexProgress,
+        upTo goal: IndexProgress,
         limit: Int,
         _ visit: (StoredRecord, Int64) throws -> Void
-    ) throws -> UInt64
+    ) throws -> IndexProgress
 
     /// Enters a key for the record with this name, unless the index has it.
     func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) throws
 
-    /// Notes that an index has the records up to a change.
-    func setBuilt(_ index: FieldIndex, to change: UInt64) throws
+    /// Notes that an index has the records up to a place.
+    func setBuilt(_ index: FieldIndex, to place: IndexProgress) throws
 }
 
 extension IndexBuilder {
@@ -49,17 +48,17 @@ extension IndexBuilder {
         return isComplete
     }
 
-    /// Enters the records of the next `limit` changes, and returns the change up to which the indexes have them.
+    /// Enters the next `limit` records, and returns the place up to which the indexes have them.
     private func enterRecords(
-        after change: UInt64,
+        after place: IndexProgress,
         ofType type: Int64,
         _ definition: RecordType,
         into indexes: [FieldIndex],
         limit: Int
-    ) throws -> UInt64 {
-        let goal = indexes.map(\.goal).max() ?? change
+    ) throws -> IndexProgress {
+        let goal = indexes.map(\.goal).max() ?? place
         let fields = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
-        return try records(ofType: type, after: change, upTo: goal, limit: limit) { record, zone in
+        return try records(ofType: type, after: place, upTo: goal, limit: limit) { record, zone in
             let values = try QueryValues(record, fields: fields)
             for index in indexes where !isServedByRecords(index.target, in: zone) {
                 for key in index.target.keys(of: values, in: definition) {

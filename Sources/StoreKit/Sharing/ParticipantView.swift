@@ -1,5 +1,6 @@
 package import Records
 package import RelayCore
+import Wire
 
 extension SharingReads {
     /// Adds to zones what this user sees of each: shares, aliases, and the last change in the view.
@@ -27,9 +28,45 @@ extension SharingReads {
                     joined: Set(shares)
                 )
             }
-            let last = view.isPartial ? joined.map(\.lastChange).max() : lastChanges[zones[place].number]
-            zones[place].lastChange = max(zones[place].lastChange, last ?? 0)
+            zones[place].lastChange = joined.lastChange(
+                of: zones[place],
+                whole: lastChanges[zones[place].number] ?? 0
+            )
             zones[place].view = view
         }
+    }
+}
+
+extension [ShareMembership] {
+    /// Returns the last change in the view of a user who has these memberships in the zone.
+    ///
+    /// The zone's last change has to be the one that gave the user access; `whole` is that of the whole zone.
+    package func lastChange(of zone: Zone, whole: UInt64) -> UInt64 {
+        let isWhole = contains { $0.root == nil }
+        return Swift.max(zone.lastChange, isWhole ? whole : map(\.lastChange).max() ?? 0)
+    }
+}
+
+extension StoredRecord {
+    /// Returns a tombstone for a record that has left a user's view.
+    ///
+    /// It has the type that the user saw last, whatever record has the name now.
+    package static func lastSeen(
+        as name: String,
+        _ type: String,
+        at position: UInt64,
+        by user: UserID
+    ) -> StoredRecord {
+        // The user could not see who removed it from view, and when.
+        let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceFingerprint(bits: 0))
+        return StoredRecord(
+            name: name,
+            type: type,
+            change: position,
+            created: stamp,
+            modified: stamp,
+            fields: FieldsJSON.empty,
+            isDeleted: true
+        )
     }
 }

@@ -2,6 +2,7 @@ import GRDB
 import Records
 import RelayCore
 import SQLiteStore
+import StoreKit
 import Testing
 
 @Suite struct AliasIndexTests {

@@ -24,7 +24,7 @@ final class MemoryIndexReader: IndexBuilder {
 
     init(indexing targets: [IndexTarget]) {
         indexes = targets.enumerated().map { number, target in
-            FieldIndex(number: Int64(number), type: Self.typeNumber, target: target, builtTo: 0, goal: 0)
+            FieldIndex(number: Int64(number), type: Self.typeNumber, target: target, builtTo: .start, goal: .start)
         }
     }
 
@@ -83,21 +83,22 @@ final class MemoryIndexReader: IndexBuilder {
 
     func makeIndex(_ target: IndexTarget, ofType type: Int64) -> FieldIndex {
         let number = Int64(indexes.count)
-        let index = FieldIndex(number: number, type: type, target: target, builtTo: 0, goal: lastChange)
+        let index = FieldIndex(number: number, type: type, target: target, builtTo: .start, goal: IndexProgress(change: lastChange))
         indexes.append(index)
         return index
     }
 
     func records(
         ofType type: Int64,
-        after change: UInt64,
-        upTo goal: UInt64,
+        after place: IndexProgress,
+        upTo goal: IndexProgress,
         limit: Int,
         _ visit: (StoredRecord, Int64) throws -> Void
-    ) rethrows -> UInt64 {
-        let rest = records.values.filter { $0.change > change && $0.change <= goal }.sorted { $0.change < $1.change }
+    ) rethrows -> IndexProgress {
+        let rest = records.values.filter { $0.change > place.change && $0.change <= goal.change }
+            .sorted { $0.change < $1.change }
         for record in rest.prefix(limit) { try visit(record, zone.number) }
-        return rest.count < limit ? goal : rest[limit - 1].change
+        return rest.count < limit ? goal : IndexProgress(change: rest[limit - 1].change)
     }
 
     func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) {
@@ -108,7 +109,7 @@ final class MemoryIndexReader: IndexBuilder {
         entries[index] = kept
     }
 
-    func setBuilt(_ index: FieldIndex, to change: UInt64) { indexes[Int(index.number)].builtTo = change }
+    func setBuilt(_ index: FieldIndex, to place: IndexProgress) { indexes[Int(index.number)].builtTo = place }
 
     // MARK: IndexReader
 

@@ -1,11 +1,11 @@
-import Records
-import RelayCore
+package import Records
+package import RelayCore
 
 /// The zones that one commit changes, in the order of their first changes.
 ///
 /// They are reported once the commit is done.
-struct ChangedZones {
-    private(set) var changes: [CommittedChange] = []
+package struct ChangedZones {
+    package private(set) var changes: [CommittedChange] = []
     /// The numbers of the zones, in the same order.
     private var numbers: [Int64] = []
     /// The number of the first zone: most commits change no other, and need no dictionary.
@@ -17,8 +17,10 @@ struct ChangedZones {
     /// The zone that was noted last: writes to one zone come together.
     private var latest: (number: Int64, place: Int)?
 
+    package init() {}
+
     /// Records that the zone has changed; `device` is the device of `author` that changed it.
-    mutating func note(_ zone: Zone, epoch: UInt64, by device: String, of author: UserID) {
+    package mutating func note(_ zone: Zone, epoch: UInt64, by device: String, of author: UserID) {
         let token: ChangeToken? =
             zone.isDeleted
             ? nil : ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
@@ -40,20 +42,20 @@ struct ChangedZones {
     /// Records that a zone was created.
     ///
     /// If the commit also deleted a zone with this ID, both are reported as one change.
-    mutating func zoneCreated(_ zone: Zone) {
+    package mutating func zoneCreated(_ zone: Zone) {
         if let place = placesOfDeleted[zone.id] { places[zone.number] = place }
     }
 
     /// Records that a zone was deleted.
-    mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = place(of: zone.number) }
+    package mutating func zoneDeleted(_ zone: Zone) { placesOfDeleted[zone.id] = place(of: zone.number) }
 
     /// Returns the zones for which `isShared` is true.
-    func changes(where isShared: (Int64) -> Bool) -> [ZoneID] {
+    package func changes(where isShared: (Int64) -> Bool) -> [ZoneID] {
         changes.indices.filter { isShared(numbers[$0]) }.map { changes[$0].zone }
     }
 
     /// Sets the participants to notify of each zone.
-    mutating func setAudiences(_ audiences: [ZoneID: [CommittedChange.Participant]]) {
+    package mutating func setAudiences(_ audiences: [ZoneID: [CommittedChange.Participant]]) {
         for place in changes.indices {
             if let audience = audiences[changes[place].zone] { changes[place].audience = audience }
         }

@@ -1,27 +1,31 @@
-import Records
-import RelayCore
+package import Records
+package import RelayCore
 
 /// The writer's cache of live zones, by ID and by number.
 ///
 /// Checks the last used zone first, since writes to one zone come together.
-struct ZoneCache {
+package struct ZoneCache {
     private var zones: [Zone] = []
     private var positions: [Int64: Int] = [:]
     private var numbers: [ZoneID: Int64] = [:]
     /// The index of the last zone that was looked up with `select` or added.
     private var latest = 0
 
-    var count: Int { zones.count }
+    package init() {}
 
-    subscript(id: ZoneID) -> Zone? {
+    package var count: Int { zones.count }
+
+    package subscript(id: ZoneID) -> Zone? {
         if latest < zones.count, zones[latest].id == id { return zones[latest] }
         return numbers[id].flatMap { self[$0] }
     }
 
-    subscript(number: Int64) -> Zone? { position(of: number).map { zones[$0] } }
+    package subscript(number: Int64) -> Zone? { position(of: number).map { zones[$0] } }
 
     /// Returns how much of the zone with this number is shared; `.nothing` if the zone is not cached.
-    func sharing(of number: Int64) -> Zone.Sharing { position(of: number).map { zones[$0].sharing } ?? .nothing }
+    package func sharing(of number: Int64) -> Zone.Sharing {
+        position(of: number).map { zones[$0].sharing } ?? .nothing
+    }
 
     private func position(of number: Int64) -> Int? {
         if latest < zones.count, zones[latest].number == number { return latest }
@@ -29,7 +33,7 @@ struct ZoneCache {
     }
 
     /// Does the same as the subscript, and makes the zone the one that is checked first.
-    mutating func select(to id: ZoneID) -> Zone? {
+    package mutating func select(to id: ZoneID) -> Zone? {
         if latest < zones.count, zones[latest].id == id { return zones[latest] }
         guard let number = numbers[id], let position = positions[number] else { return nil }
         latest = position
@@ -37,7 +41,7 @@ struct ZoneCache {
     }
 
     /// Adds a zone, or replaces its cached state.
-    mutating func keep(_ zone: Zone) {
+    package mutating func keep(_ zone: Zone) {
         if let position = position(of: zone.number) {
             latest = position
             zones[position] = zone
@@ -49,7 +53,7 @@ struct ZoneCache {
         }
     }
 
-    mutating func forget(_ zone: Zone) {
+    package mutating func forget(_ zone: Zone) {
         numbers[zone.id] = nil
         guard let position = positions.removeValue(forKey: zone.number), let last = zones.popLast(),
             position < zones.count

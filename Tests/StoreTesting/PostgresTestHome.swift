@@ -1,0 +1,126 @@
+#if Postgres
+    import ChildProcesses
+    import Foundation
+    import PostgresStore
+    import Records
+    import RelayCore
+    import RelaySystem
+    import Synchronization
+
+    /// A database of its own on the server that all tests of this process share.
+    ///
+    /// The accounts, settings and backups are still those of a data folder.
+    final class PostgresTestHome: TestHome {
+        static var unusable: any RelayHome { SQLiteTestHome.unusable }
+
+        private let place: TestDatabase
+        private let rest: SQLiteTestHome
+
+        init(_ lifetime: TestStore.Lifetime, in parent: String) {
+            place = TestDatabase.take()
+            rest = SQLiteTestHome(lifetime, in: parent)
+        }
+
+        var folder: String { rest.folder }
+
+        // Everything that is opened keeps the database by one of its closures.
+
+        func stores(_ options: TestStoreOptions) -> any ServedStores {
+            var base = options.options
+            let committed = base.events.committed
+            base.events.committed = { [place] home, commit in withExtendedLifetime(place) { committed(home, commit) } }
+            return PostgresStores(place.open(), base, scheduler: options.scheduler)
+        }
+
+        func store(_ options: TestStoreOptions) throws -> any Store {
+            let base = options.options
+            guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
+            let home = ContainerEnvironment(container, .development)
+            return try PostgresStore(
+                home,
+                in: place.open(),
+                draw: base.draw,
+                tuning: base.tuning,
+                idempotencyRecordLimit: options.idempotencyRecordLimit,
+                onCommit: { [place] commit in withExtendedLifetime(place) { base.events.committed(home, commit) } },
+                onCommitTime: base.events.commitTook,
+                onForeignOwner: options.foundForeignOwner,
+                scheduler: options.scheduler
+            )
+        }
+
+        func accounts(
+            time: TimeSource,
+            random: RandomSource,
+            onLostWrite: (@Sendable () -> Void)?
+        ) throws(DirectoryError) -> any AccountDirectory {
+            try rest.accounts(time: time, random: random, onLostWrite: onLostWrite)
+        }
+
+        func schemas(of container: ContainerID) -> any ContainerSchemas { rest.schemas(of: container) }
+
+        var upkeep: any StorageUpkeep { rest.upkeep }
+
+        var backups: any Backups { rest.backups }
+
+        func alertOverrides() throws(BackupFailure) -> AlertOverrides { try rest.alertOverrides() }
+
+        func setAlertOverrides(_ overrides: AlertOverrides) throws(BackupFailure) {
+            try rest.setAlertOverrides(overrides)
+        }
+    }
+
+    /// An empty database with all tables, returned for other tests when it is deinitialized.
+    ///
+    /// To empty one costs a fraction of what it costs to make one.
+    private final class TestDatabase: Sendable {
+        private static let free = Mutex<[PostgresAddress]>([])
+        private static let cluster = "test"
+
+        let address: PostgresAddress
+
+        private init(_ address: PostgresAddress) { self.address = address }
+
+        deinit { Self.free.withLock { $0.append(address) } }
+
+        func open() -> PostgresDatabase { PostgresDatabase(address, cluster: Self.cluster) }
+
+        static func take() -> TestDatabase {
+            // A test of a store on PostgreSQL cannot say anything without a server.
+            do {
+                guard let address = free.withLock({ $0.popLast() }) else {
+                    return TestDatabase(
+                        try PostgresAddress(PostgresServer.shared.get().makeDatabase(from: template.get()))
+                    )
+                }
+                try empty(address)
+                return TestDatabase(address)
+            } catch {
+                preconditionFailure("no database for a test: \(error)")
+            }
+        }
+
+        /// The name of a database that has the tables, and no connections.
+        private static let template: Result<String, any Error> = Result {
+            let server = try PostgresServer.shared.get()
+            let name = "zonecast_template"
+            try server.execute("CREATE DATABASE \(name) TEMPLATE template0")
+            let connection = try PostgresConnection(to: PostgresAddress(server.url(of: name)))
+            try PostgresLayout(cluster: cluster).prepare(connection)
+            return name
+        }
+
+        private static func empty(_ address: PostgresAddress) throws {
+            let connection = try PostgresConnection(to: address)
+            let tables = try connection.query(
+                """
+                SELECT relname::text FROM pg_class
+                WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'zonecast_layout'
+                """
+            )
+            var deletion = PostgresPipeline()
+            for table in tables { deletion.add("DELETE FROM \(table.text(0))") }
+            try connection.run(deletion)
+        }
+    }
+#endif
