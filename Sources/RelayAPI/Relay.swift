@@ -255,7 +255,7 @@ package final class Relay: Sendable {
 
     /// Returns the intake that receives the body of an upload as it arrives; `nil` if the body is to be buffered.
     ///
-    /// Fast enough for an event loop.
+    /// Fast enough for an event loop: reads neither the directory nor a store.
     package func intake(for request: APIRequest) -> (any BodyIntake)? {
         (try? router.match(request.head).get()).flatMap { assets.intake(request, at: $0) }
     }

@@ -149,7 +149,7 @@ final class AssetService: Sendable {
 
     /// Creates the intake for a request to an upload address; returns `nil` for other requests and invalid addresses.
     ///
-    /// See Wire.md, "Asset operations".
+    /// Reads neither the directory nor a store. See Wire.md, "Asset operations".
     func intake(_ request: APIRequest, at match: RouteMatch) -> UploadIntake? {
         guard match.entry.name == Self.uploadName, match.isAllowed, request.method != .head, request.method != .get
         else { return nil }
@@ -157,17 +157,17 @@ final class AssetService: Sendable {
     }
 
     private func intake(_ request: APIRequest, at address: String) -> UploadIntake? {
-        guard let upload = upload(at: address), let assetStore = try? stores.assets(of: upload.home) else { return nil }
+        guard let upload = upload(at: address) else { return nil }
         let type = request.headers[.contentType] ?? ""
         let offset = request.headers[.uploadOffset].map { Int64($0) ?? -1 } ?? 0
         var refusal = refusal(of: upload, from: request.remoteAddress)
         // The received part is kept if the upload is refused, which may be temporary.
         let part = refusal == nil ? interrupted.take(address, at: offset) : nil
         if refusal == nil, offset != 0, part == nil { refusal = .uploadOffset(offset) }
-        let (interrupted, time, life) = (interrupted, time, settings.uploadLifetime)
+        let (stores, interrupted, time, life) = (stores, interrupted, time, settings.uploadLifetime)
         return UploadIntake(
             upload,
-            assetStore: assetStore,
+            assetStore: { () throws(RelayError) in try stores.assets(of: upload.home) },
             multipart: MultipartBody(contentType: type),
             limit: settings.largest,
             refusal: refusal,

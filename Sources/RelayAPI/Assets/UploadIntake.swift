@@ -40,13 +40,13 @@ final class UploadIntake: BodyIntake {
     private let queue: DispatchQueue
     // Only accessed on `queue`, by one thread at a time.
     nonisolated(unsafe) private let work: Work
-    private let assetStore: any AssetStore
+    private let assetStore: @Sendable () throws(RelayError) -> any AssetStore
     private let limit: Int64
     private let onInterrupted: @Sendable (InterruptedUploads.Part) -> Void
 
     /// - Parameters:
     ///   - upload: The content of the upload address.
-    ///   - assetStore: The asset store.
+    ///   - assetStore: Returns the asset store; called on the queue, because opening it may block.
     ///   - multipart: Parses the body if it is multipart.
     ///   - limit: The maximum size of an asset in bytes.
     ///   - refusal: The error if the upload is refused; the body is then received and discarded.
@@ -55,7 +55,7 @@ final class UploadIntake: BodyIntake {
     ///   - onInterrupted: Receives the part if the body ends early.
     init(
         _ upload: Upload,
-        assetStore: any AssetStore,
+        assetStore: @escaping @Sendable () throws(RelayError) -> any AssetStore,
         multipart: MultipartBody?,
         limit: Int64,
         refusal: RelayError? = nil,
@@ -107,7 +107,7 @@ final class UploadIntake: BodyIntake {
     private func write(_ piece: [UInt8]) {
         guard work.failure == nil else { return }
         do throws(RelayError) {
-            let intake = if let begun = work.intake { begun } else { try assetStore.begin() }
+            let intake = if let begun = work.intake { begun } else { try assetStore().begin() }
             work.intake = intake
             if work.isMultipart {
                 guard let content = work.multipart?.take(piece) else { throw Self.notMultipart }
@@ -145,7 +145,7 @@ final class UploadIntake: BodyIntake {
             if let failure = work.failure { throw failure }
             if work.isMultipart, !(work.multipart?.isComplete ?? false) { throw Self.notMultipart }
             try allow(work.size)
-            let intake = if let begun = work.intake { begun } else { try assetStore.begin() }
+            let intake = if let begun = work.intake { begun } else { try assetStore().begin() }
             work.intake = nil
             return .success(try intake.finish())
         } catch {

@@ -101,6 +101,7 @@ final class LongPollService: Sendable {
         if case .session = token.credential { device.credential = token.credential }
         do throws(NoticeClose) {
             let revision = try hub.join(device, as: connection, on: workerNumber)
+            hub.bus.follow(address)
             let known = try subscriptions(of: token.user, in: home)
             hub.subscriptionsRead(known, of: address, revision: revision)
             if isReturning { sessions.put(summaryNotices(known, address, hub), for: token.id) }

@@ -89,6 +89,7 @@ final class LongPollSessions: NoticeWorker {
                 onRemoved(session.device, session.connection)
                 session.waiter?.continuation.resume(returning: .gone)
             }
+        case .renewed: break
         }
     }
 

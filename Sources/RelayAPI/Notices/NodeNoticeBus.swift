@@ -74,6 +74,8 @@ package final class NodeNoticeBus: NoticeBus {
     /// Returns the whole commit: the other nodes' devices are not known here.
     package func receivable(_ commit: Commit, in home: ContainerEnvironment) -> Commit { commit }
 
+    package func follow(_ address: NoticeAddress) { sweep?.follow(address) }
+
     // MARK: Sending
 
     package func publish(_ message: NoticeMessage) {

@@ -4,10 +4,11 @@ package import Wire
 
 /// Authenticates notice connections and reads what they have missed; called once per connection.
 package protocol NoticeAdmission: Sendable {
-    /// Returns whether a browser page of this origin may open a socket, judged from the upgrade request alone.
+    /// Determines whether a browser page of this origin may open a socket, from the upgrade request alone.
     ///
-    /// Called on the connection's event loop, so it must not block for long.
-    func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool
+    /// Called on the connection's event loop. Calls `then` exactly once: before it returns, or later from another thread
+    /// if the directory's reads may block.
+    func allowsUpgrade(_ request: APIRequest, origin: String, then: @escaping @Sendable (Bool) -> Void)
 
     /// Checks the credentials, the origin and the container.
     ///
@@ -32,10 +33,10 @@ package protocol NoticeAdmission: Sendable {
         since: [DatabaseScope: String]
     ) async throws(NoticeClose) -> NoticeCatchUp
 
-    /// Returns a replacement for the device's token shortly before it expires; `nil` if there is none.
+    /// Obtains a replacement for the device's token shortly before it expires; `nil` if there is none.
     ///
-    /// Called on the connection's event loop, so it must not block.
-    func renewedToken(for device: AdmittedDevice) -> RenewedToken?
+    /// Called on the connection's event loop. Calls `then` as `allowsUpgrade` does.
+    func renewToken(of device: AdmittedDevice, then: @escaping @Sendable (RenewedToken?) -> Void)
 }
 
 extension NoticeAdmission {

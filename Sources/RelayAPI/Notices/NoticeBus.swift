@@ -23,7 +23,8 @@ package enum NoticeMessage: Sendable {
     case present([PresentDevice], on: NodeID)
     /// The nodes that are alive have changed. Only for this relay.
     case nodesChanged(Set<NodeID>)
-    /// A sweep begins: receivers may read the directory or the store. Only for this relay.
+    /// A sweep begins: receivers in this relay may read the directory or the store. Other nodes learn from its number
+    /// which messages they have not received.
     case sweeping
 }
 
@@ -45,6 +46,11 @@ package protocol NoticeBus: Sendable {
 
     /// Passes a message to the receivers of the other nodes only; does nothing if there can be none.
     func share(_ message: NoticeMessage)
+
+    /// Called when a device at this address has joined the hub and is about to read what it has missed.
+    ///
+    /// May read the store.
+    func follow(_ address: NoticeAddress)
 
     /// This relay, if devices may be connected to others that serve the same stores; `nil` if it is the only one.
     var node: NodeID? { get }
@@ -86,6 +92,8 @@ package final class InProcessNoticeBus: NoticeBus {
     }
 
     package func share(_ message: NoticeMessage) {}
+
+    package func follow(_ address: NoticeAddress) {}
 
     package func add(_ receiver: any NoticeReceiver) {
         receivers.withLock { $0.append(Weak(receiver: receiver)) }

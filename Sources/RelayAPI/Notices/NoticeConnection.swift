@@ -237,7 +237,9 @@ package final class NoticeConnection {
                 if !admitAtOnce(hello) { startAdmission(self) }
             case .renew:
                 guard let device else { continue }
-                handle(.renewed(admission.renewedToken(for: device)))
+                admission.renewToken(of: device) { [hub, worker, id] token in
+                    hub.post(.renewed(token, for: id, of: device.address), on: worker)
+                }
             case .close(let reason):
                 leave()
                 transport?.close(reason)

@@ -311,6 +311,9 @@ package final class NoticeHub: NoticeReceiver {
         }
     }
 
+    /// Enqueues an order at one event loop.
+    func post(_ order: NoticeOrder, on worker: Int) { state.withLock { $0.workers[worker] }.post(order) }
+
     func newConnectionID() -> NoticeConnectionID {
         NoticeConnectionID(number: lastConnection.add(1, ordering: .relaxed).newValue)
     }

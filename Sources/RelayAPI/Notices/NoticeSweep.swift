@@ -24,11 +24,21 @@ package final class NoticeSweep: Sendable {
     fileprivate struct Follower {
         /// By owner, the change up to which everything was announced; `nil` until it was read.
         var verified: [UserID: UInt64]?
+        /// `verified` as of the two sweeps before, oldest first: a gap may show only after a sweep that follows the loss.
+        var earlier: [[UserID: UInt64]] = []
         /// What was announced since.
         var announced: [ZoneID: Announcement] = [:]
 
         func covers(_ zone: ZoneID, at position: UInt64) -> Bool {
             position <= max(verified?[zone.owner] ?? 0, announced[zone]?.position ?? 0)
+        }
+
+        mutating func keepVerified() { earlier = (earlier + [verified ?? [:]]).suffix(2) }
+
+        /// Sets the position of an owner's data up to which everything is announced by a sweep.
+        mutating func swept(_ owner: UserID, to last: UInt64) {
+            verified?[owner] = last
+            announced = announced.filter { $0.key.owner != owner || $0.value.position > last }
         }
     }
 
@@ -93,7 +103,7 @@ package final class NoticeSweep: Sendable {
     /// Notes a message of this node before it is passed on.
     func published(_ message: NoticeMessage) {
         switch message {
-        case .presence(_, let address, _, true, _): deviceJoined(at: address)
+        case .presence(_, let address, _, true, _): state.withLock { $0.add(address) }
         case .zonesChanged(let changes, _):
             state.withLock { state in
                 for change in changes { _ = state.note(change, isRepeatable: true) }
@@ -141,15 +151,18 @@ package final class NoticeSweep: Sendable {
         }
     }
 
-    /// Reads up to where the device is about to catch up; called before it does.
-    private func deviceJoined(at address: NoticeAddress) {
-        guard state.withLock({ $0.homes[address.store]?.followers[address.user] == nil }) else { return }
+    /// Reads up to where a device is about to catch up, unless that is known.
+    func follow(_ address: NoticeAddress) {
+        guard state.withLock({ $0.isUnread(address) }) else { return }
         let read = try? stores.store(of: address.store).read { reader throws(RelayError) in
             try reader.lastChanges(seenBy: [address.user])
         }
-        let verified = read.map { read in Dictionary(read.map { ($0.owner, $1) }, uniquingKeysWith: max) }
-        state.withLock {
-            $0.homes[address.store, default: Home()].followers[address.user] = Follower(verified: verified)
+        guard let read else { return }
+        let verified = Dictionary(read.map { ($0.owner, $1) }, uniquingKeysWith: max)
+        state.withLock { state in
+            // A sweep may have read it meanwhile.
+            guard state.isUnread(address) else { return }
+            state.homes[address.store]?.followers[address.user]?.verified = verified
         }
     }
 
@@ -161,6 +174,8 @@ package final class NoticeSweep: Sendable {
     /// each store, however many users are connected.
     package func sweep() {
         bus.publishHere(.sweeping)
+        // Shows the other nodes which messages they have not received.
+        bus.share(.sweeping)
         let (known, hasLost) = state.withLock { state in
             defer { state.hasLostMessages = false }
             return (Set(state.homes.keys), state.hasLostMessages)
@@ -200,15 +215,16 @@ package final class NoticeSweep: Sendable {
             for (view, last) in reading.lastChanges {
                 guard let follower = known.followers[view.user], let verified = follower.verified else { continue }
                 let start = verified[view.owner] ?? 0
-                guard last > start else { continue }
-                let zones = try reader.zones(in: view, after: start).filter(\.tracksChanges)
-                reading.zones[view] = zones
+                let matchStart = hasLost ? follower.earlier.first?[view.owner] ?? start : start
+                guard last > matchStart else { continue }
+                let zones = try reader.zones(in: view, after: matchStart).filter(\.tracksChanges)
+                reading.zones[view] = zones.filter { $0.lastChange > start }
                 let unmatched = zones.filter { hasLost || !follower.covers($0.id, at: $0.lastChange) }
                 reading.matches[view.user, default: []] += try missedMatches(
                     in: unmatched,
                     NoticeAddress(store: home, user: view.user),
                     view.scope,
-                    after: start,
+                    after: matchStart,
                     reader
                 )
             }
@@ -264,6 +280,7 @@ package final class NoticeSweep: Sendable {
         var reminders: [(NoticeAddress, NoticeSubject, ChangeToken, String)] = []
         var unread: Set<UserID> = []
         state.withLock { state in
+            for user in Set(reading.lastChanges.keys.map(\.user)) { state.homes[home]?.followers[user]?.keepVerified() }
             for (view, last) in reading.lastChanges {
                 guard var follower = state.homes[home]?.followers[view.user] else { continue }
                 for zone in reading.zones[view] ?? [] {
@@ -291,10 +308,7 @@ package final class NoticeSweep: Sendable {
                     unread.insert(view.user)
                     follower.verified = [:]
                 }
-                follower.verified?[view.owner] = last
-                follower.announced = follower.announced.filter {
-                    $0.key.owner != view.owner || $0.value.position > last
-                }
+                follower.swept(view.owner, to: last)
                 state.homes[home]?.followers[view.user] = follower
             }
         }
@@ -313,6 +327,17 @@ package final class NoticeSweep: Sendable {
 }
 
 extension NoticeSweep.State {
+    /// Adds a user whose device has joined the hub, unless another device has before.
+    fileprivate mutating func add(_ address: NoticeAddress) {
+        guard homes[address.store]?.followers[address.user] == nil else { return }
+        homes[address.store, default: .init()].followers[address.user] = .init()
+    }
+
+    /// Returns whether it is unknown up to which change everything was announced.
+    fileprivate func isUnread(_ address: NoticeAddress) -> Bool {
+        homes[address.store]?.followers[address.user].map { $0.verified == nil } ?? false
+    }
+
     /// Records that a change is announced; returns its part that was not announced before.
     fileprivate mutating func note(_ change: ZoneChange, isRepeatable: Bool) -> ZoneChange? {
         guard let position = change.syncToken.flatMap({ ChangeToken(encoded: $0) })?.position else { return change }

@@ -16,6 +16,8 @@ package enum NoticeOrder: Sendable {
     case remind(OutgoingNotice, to: NoticeAddress, device: String)
     /// Close one connection.
     case end(NoticeConnectionID, of: NoticeAddress, NoticeClose)
+    /// Tell one connection the result of the renewal of its token.
+    case renewed(RenewedToken?, for: NoticeConnectionID, of: NoticeAddress)
 }
 
 /// Identifies a connection within its hub.
@@ -49,6 +51,8 @@ package final class NoticeConnectionRegistry {
             }
         case .end(let id, let address, let reason):
             byAddress[address]?.first { $0.id == id }?.end(reason)
+        case .renewed(let token, let id, let address):
+            byAddress[address]?.first { $0.id == id }?.handle(.renewed(token))
         }
     }
 

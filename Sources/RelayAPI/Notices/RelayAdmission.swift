@@ -37,10 +37,10 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         relay.authenticator.generationChanged(to: generation)
     }
 
-    package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
+    package func allowsUpgrade(_ request: APIRequest, origin: String, then: @escaping @Sendable (Bool) -> Void) {
         // A container that does not exist is refused after the hello, like one that the caller may not use.
-        guard let home = request.head.parsedHead.home else { return false }
-        return relay.authenticator.allowsSocket(origin: origin, of: request, in: home)
+        guard let home = request.head.parsedHead.home else { return then(false) }
+        onStores { [self] in then(relay.authenticator.allowsSocket(origin: origin, of: request, in: home)) }
     }
 
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
@@ -70,6 +70,12 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
             do throws(NoticeClose) { return .success(try await body()) } catch { return .failure(error) }
         }
         return try result.get()
+    }
+
+    /// Runs `body` where the stores' reads may block; in place if they do not.
+    private func onStores(_ body: @escaping @Sendable () -> Void) {
+        guard let blocking = relay.stores.executor else { return body() }
+        Task(executorPreference: blocking) { body() }
     }
 
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? {
@@ -146,6 +152,7 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         _ device: AdmittedDevice,
         since: [DatabaseScope: String]
     ) throws(NoticeClose) -> NoticeCatchUp {
+        hub.bus.follow(device.address)
         // Usually another device of the user has the same tokens, for example after the network was down, and nothing has
         // changed since it connected. The store then need not be read.
         let tokens = CatchUpTokens(since)
@@ -207,9 +214,11 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         }
     }
 
-    package func renewedToken(for device: AdmittedDevice) -> RenewedToken? {
-        guard let credential = device.credential, let known = admitted.withLock({ $0[credential] }) else { return nil }
-        return try? relay.authenticator.renew(known)
+    package func renewToken(of device: AdmittedDevice, then: @escaping @Sendable (RenewedToken?) -> Void) {
+        guard let credential = device.credential, let known = admitted.withLock({ $0[credential] }) else {
+            return then(nil)
+        }
+        onStores { [self] in then(try? relay.authenticator.renew(known)) }
     }
 
     /// Stores the authentication; removes those without an open socket when there are about twice as many as sockets.

@@ -181,6 +181,7 @@ final class PushService: NoticeReceiver {
         worker.add(device, as: connection)
         do {
             let revision = try hub.join(AdmittedDevice(device), as: connection, on: workerNumber)
+            hub.bus.follow(device.address)
             let known = try stores.store(of: device.home).read { reader throws(RelayError) in
                 try reader.noticeSubscriptions(of: device.user)
             }
@@ -250,38 +251,6 @@ private final class ConnectedDevices: Sendable {
                 return kept.isEmpty ? nil : kept
             }
         }
-    }
-}
-
-/// Decides which of several nodes sends the pushes to a device.
-///
-/// By rendezvous hashing: each node computes the same owner from the nodes that are alive, and when a node leaves, only its
-/// devices change their owner.
-final class PushOwner: Sendable {
-    private let node: NodeID?
-    private let live: Mutex<Set<NodeID>>
-
-    /// `node` is this node; `nil` if it is the only one, which sends everything.
-    init(_ node: NodeID?) {
-        self.node = node
-        live = Mutex(node.map { [$0] } ?? [])
-    }
-
-    func nodesChanged(to live: Set<NodeID>) { self.live.withLock { $0 = live } }
-
-    func sends(to device: PushDevice) -> Bool {
-        guard let node, Self.isOneNode else { return true }
-        return live.withLock { Self.owner(of: device.id, among: $0) } == node
-    }
-
-    static func owner(of device: String, among nodes: Set<NodeID>) -> NodeID? {
-        nodes.max { a, b in
-            (weight(a, device), a.name) < (weight(b, device), b.name)
-        }
-    }
-
-    private static func weight(_ node: NodeID, _ device: String) -> UInt64 {
-        SHA256.hash(data: Array("\(node.name)/\(device)".utf8)).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 }
 

@@ -96,7 +96,7 @@ final class PushWorker: NoticeWorker {
                     put(notice, for: id, at: now, in: &state)
                 }
             }
-        case .remind: break
+        case .remind, .renewed: break
         case .end(let connection, let address, _):
             let gone = state.withLock { state in
                 (state.byAddress[address] ?? [])

@@ -8,21 +8,54 @@ extension HTTPConnectionHandler {
         switch WebSocketHandshake.check(plan, for: purpose) {
         case .refused(let refusal):
             refuseSocket(refusal, plan, context)
-        case .accepted where !isOriginAllowed(plan.request, purpose):
-            refuseSocket(WebSocketHandshake.originRefused, plan, context)
         case .accepted(let acceptance):
-            process(.socketOpened, context)
-            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(acceptance)), promise: nil)
-            upgrade(to: purpose, for: plan.request, context)
+            // Other clients than browsers send no origin.
+            guard let origin = plan.request.headers[.origin] else {
+                return accept(acceptance, purpose, for: plan, context)
+            }
+            switch purpose {
+            case .notices: judge(origin, acceptance, plan, context)
+            case .echo where WebSocketHandshake.isOwn(origin: origin, host: plan.request.headers[.hostField] ?? ""):
+                accept(acceptance, purpose, for: plan, context)
+            case .echo: refuseSocket(WebSocketHandshake.originRefused, plan, context)
+            }
         }
     }
 
-    /// Checks a browser's origin; other clients send none.
-    private func isOriginAllowed(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
-        guard let origin = request.headers[.origin] else { return true }
-        switch purpose {
-        case .notices: return loop.services.notices?.admission.allowsUpgrade(request, origin: origin) ?? false
-        case .echo: return WebSocketHandshake.isOwn(origin: origin, host: request.headers[.hostField] ?? "")
+    private func accept(
+        _ acceptance: WebSocketHandshake.Acceptance,
+        _ purpose: SocketPurpose,
+        for plan: RequestPlan,
+        _ context: ChannelHandlerContext
+    ) {
+        process(.socketOpened, context)
+        context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(acceptance)), promise: nil)
+        upgrade(to: purpose, for: plan.request, context)
+    }
+
+    /// Accepts or refuses a browser's notice socket by its origin, which may have to be looked up elsewhere.
+    private func judge(
+        _ origin: String,
+        _ acceptance: WebSocketHandshake.Acceptance,
+        _ plan: RequestPlan,
+        _ context: ChannelHandlerContext
+    ) {
+        guard let admission = loop.services.notices?.admission else {
+            return refuseSocket(WebSocketHandshake.originRefused, plan, context)
+        }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let executor = loop.executor
+        admission.allowsUpgrade(plan.request, origin: origin) { isAllowed in
+            executor.run {
+                let handler = bound.value
+                // The connection may have ended meanwhile.
+                guard let context = handler.context, case .opening = handler.state.state else { return }
+                if isAllowed {
+                    handler.accept(acceptance, .notices, for: plan, context)
+                } else {
+                    handler.refuseSocket(WebSocketHandshake.originRefused, plan, context)
+                }
+            }
         }
     }
 

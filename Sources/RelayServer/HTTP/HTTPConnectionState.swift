@@ -24,7 +24,7 @@ package struct HTTPConnectionState {
         case body(Body, Followers)
         /// A request is being answered, or the client does not read the response; further requests wait in the queue.
         case answering(Step, Input)
-        /// A valid handshake may turn the connection into a WebSocket.
+        /// A valid handshake may turn the connection into a WebSocket, as soon as its origin is checked.
         case opening(Input)
         /// The last bytes are being sent.
         case finishing(Stall, Ending)
@@ -264,7 +264,8 @@ package struct HTTPConnectionState {
             if case .body(let body) = input, case .paused = body.flow { return false }
             return true
         case .body(let body, _): if case .paused = body.flow { return false } else { return true }
-        case .rejected, .idle, .head, .opening, .finishing, .lingering, .upgraded, .closed: return true
+        case .opening: return false
+        case .rejected, .idle, .head, .finishing, .lingering, .upgraded, .closed: return true
         }
     }
 
@@ -502,7 +503,7 @@ package struct HTTPConnectionState {
             state = .answering(step, .closed)
             guard case .stalled = step, queue.isEmpty else { return .none }
             return finish(.drain, now())
-        case .opening: state = .opening(.closed)
+        case .opening: return close()
         case .finishing(let stall, _):
             state = .finishing(stall, .close)
         case .lingering: return close()
@@ -525,7 +526,8 @@ package struct HTTPConnectionState {
             queue.removeAll()
             state = .answering(step, isClientGone ? input : .ended)
             return .discardInput
-        case .rejected, .opening, .finishing, .lingering, .upgraded, .closed: break
+        case .opening: return close()
+        case .rejected, .finishing, .lingering, .upgraded, .closed: break
         }
         return .none
     }

@@ -51,7 +51,7 @@ struct FakeAdmission: NoticeAdmission {
     /// Called where the store would be read, after the device joined and before its subscriptions are known.
     var meanwhile: @Sendable () -> Void = {}
 
-    func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool { true }
+    func allowsUpgrade(_ request: APIRequest, origin: String, then: @escaping @Sendable (Bool) -> Void) { then(true) }
 
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         guard let token = hello.webAuthToken else { throw .notAuthenticated }
@@ -67,7 +67,7 @@ struct FakeAdmission: NoticeAdmission {
         return NoticeCatchUp(subscriptions: subscriptions, news: news)
     }
 
-    func renewedToken(for device: AdmittedDevice) -> RenewedToken? { nil }
+    func renewToken(of device: AdmittedDevice, then: @escaping @Sendable (RenewedToken?) -> Void) { then(nil) }
 }
 
 /// A device on a lane of the test; records the frames it receives.
