@@ -117,6 +117,8 @@ package final class NodesSimulation: @unchecked Sendable {
     /// Lets all tasks end, those of killed nodes too, since a task that never resumes keeps files open.
     private func dismantle() {
         isOver = true
+        // A client and its socket keep each other and the node.
+        for client in clients { client.disconnect() }
         for node in nodes.compactMap({ $0 }) { node.stop() }
         for node in killed { executor.wake(node.process) }
         runReady()
