@@ -33,6 +33,14 @@ final class PublicRates: Sendable {
         )
     }
 
+    /// Sets how many relays share the limits.
+    func divide(among relays: Int) {
+        buckets.withLock { buckets in
+            buckets.shared?.divide(among: relays)
+            buckets.own?.divide(among: relays)
+        }
+    }
+
     /// Counts one request.
     ///
     /// Throws `throttled` if it exceeds the rate.

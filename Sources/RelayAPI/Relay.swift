@@ -403,6 +403,12 @@ package final class Relay: Sendable {
         return limits
     }
 
+    /// Sets how many relays share the rate limits.
+    func divideLimits(among relays: Int) {
+        authenticator.divideLimits(among: relays)
+        publicRates.divide(among: relays)
+    }
+
     /// Returns the rate limits that were hit in the last 24 hours, highest count first.
     package func rateHits() -> [RateHit] {
         let now = time.uptime()

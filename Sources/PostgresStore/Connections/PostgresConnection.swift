@@ -230,6 +230,30 @@
             do throws(PostgresError) { try run(end) } catch { isGivenUp = true }
         }
 
+        // MARK: Notifications
+
+        /// Waits for notifications to which the connection listens; returns their payloads, none after `time`.
+        package func notifications(within time: Duration) throws(PostgresError) -> [String] {
+            try readEnd()
+            let known = takeNotifications()
+            guard known.isEmpty else { return known }
+            var place = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
+            let count = poll(&place, 1, Int32(clamping: time.wholeMilliseconds))
+            if count < 0, errno != EINTR { throw lost() }
+            guard count > 0 else { return [] }
+            guard PQconsumeInput(pointer) == 1, PQstatus(pointer) == CONNECTION_OK else { throw lost() }
+            return takeNotifications()
+        }
+
+        private func takeNotifications() -> [String] {
+            var payloads: [String] = []
+            while let next = PQnotifies(pointer) {
+                payloads.append(String(cString: next.pointee.extra))
+                PQfreemem(next)
+            }
+            return payloads
+        }
+
         // MARK: Sending
 
         /// What was sent, in the order of the answers.

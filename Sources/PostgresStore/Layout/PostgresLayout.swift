@@ -135,7 +135,7 @@
 
     extension PostgresLayout {
         /// The statements; a comment may have a semicolon.
-        private static let tables = (general + records + schema + subscriptions + sharing + assets + indexes)
+        private static let tables = (general + records + schema + subscriptions + sharing + assets + indexes + nodes)
             .split(separator: "\n").filter { !$0.drop { $0 == " " }.hasPrefix("--") }.joined(separator: "\n")
             .split(separator: ";").map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.filter { !$0.isEmpty }
 

@@ -9,20 +9,6 @@ package struct NodeID: Hashable, Sendable {
     package init(_ name: String) { self.name = name }
 }
 
-/// A message on its way between nodes.
-package struct NoticeEnvelope: Sendable {
-    /// The format of messages; a node ignores those of another format, and its sweep finds what they said.
-    package static let currentFormat = 1
-
-    package var format = currentFormat
-    package var sender: NodeID
-    /// Drawn when the sender starts.
-    package var run: UInt64
-    /// Counts the messages of the run, from 1, so that a receiver notices what it missed.
-    package var number: UInt64
-    package var message: NoticeMessage
-}
-
 /// Carries envelopes from one node to all others.
 ///
 /// May lose, repeat, delay and reorder them.
@@ -54,12 +40,21 @@ package final class NodeNoticeBus: NoticeBus {
     private let sentCount = Atomic<UInt64>(0)
     private let senders = Mutex<[NodeID: Sender]>([:])
     private let attached = Mutex(WeakSweep())
+    private let needsSweep: @Sendable () -> Void
 
     /// - Parameters:
     ///   - node: This relay; no other live node may have the same identifier.
     ///   - run: A number that no earlier run of this node had.
     ///   - channel: Leads to the other nodes.
-    package init(node: NodeID, run: UInt64, channel: any NoticeChannel) {
+    ///   - needsSweep: Called for a message whose content is to be read from the store, before the next sweep is due.
+    ///     Must not block.
+    package init(
+        node: NodeID,
+        run: UInt64,
+        channel: any NoticeChannel,
+        needsSweep: @escaping @Sendable () -> Void = {}
+    ) {
+        self.needsSweep = needsSweep
         ownNode = node
         self.run = run
         self.channel = channel
@@ -100,9 +95,16 @@ package final class NodeNoticeBus: NoticeBus {
         guard envelope.format == NoticeEnvelope.currentFormat, envelope.sender != ownNode, isNew(envelope) else {
             return
         }
-        guard let sweep else { return local.publish(envelope.message) }
-        if let message = sweep.received(envelope.message) { local.publish(message) }
+        guard let message = envelope.message else {
+            sweep?.messagesWereLost()
+            return needsSweep()
+        }
+        guard let sweep else { return local.publish(message) }
+        if let new = sweep.received(message) { local.publish(new) }
     }
+
+    /// Notes that messages of other nodes may have been lost, so that the next sweep also looks for lost query notices.
+    package func messagesWereLost() { sweep?.messagesWereLost() }
 
     /// Passes a message to the receivers in this relay only.
     func publishHere(_ message: NoticeMessage) { local.publish(message) }

@@ -31,10 +31,16 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         }
     }
 
-    /// Passes the revocations of other nodes on to requests; `closeRevoked` then closes the sockets.
+    /// Passes the revocations of other nodes on to requests; `closeRevoked` then closes the sockets. Live nodes share the
+    /// rate limits.
     package func receive(_ message: NoticeMessage) {
-        guard case .credentialsRevoked(_, let generation) = message else { return }
-        relay.authenticator.generationChanged(to: generation)
+        switch message {
+        case .credentialsRevoked(_, let generation): relay.authenticator.generationChanged(to: generation)
+        case .nodesChanged(let live): relay.divideLimits(among: live.count)
+        case .zonesChanged, .recordsChanged, .recordMatched, .subscriptionsChanged, .schemaChanged, .presence, .present,
+            .sweeping:
+            break
+        }
     }
 
     package func allowsUpgrade(_ request: APIRequest, origin: String, then: @escaping @Sendable (Bool) -> Void) {

@@ -317,6 +317,9 @@ package final class Authenticator: Sendable {
     /// A number that grows with every revocation; while it is the same, open sockets need no check.
     package var generation: UInt64 { latestGeneration.load(ordering: .acquiring) }
 
+    /// Sets how many relays share the rate limits, each of which then grants its part.
+    func divideLimits(among relays: Int) { cache.withLock { $0.divideLimits(among: relays) } }
+
     /// Caches the result of a lookup unless something was revoked since; it may be that, and is used for this request
     /// only.
     func cacheResult(since generation: UInt64, _ body: (inout CredentialCache) -> Void) {

@@ -157,6 +157,15 @@ struct CredentialCache: Sendable {
         refusals = settings.failedCredentialRate.map { TokenBuckets($0) }
     }
 
+    /// Sets how many relays share the rate limits.
+    mutating func divideLimits(among relays: Int) {
+        users?.divide(among: relays)
+        addresses?.divide(among: relays)
+        failures?.divide(among: relays)
+        targets?.divide(among: relays)
+        refusals?.divide(among: relays)
+    }
+
     /// Clears the cached credentials, because something was revoked.
     mutating func invalidate(_ newGeneration: UInt64) {
         generation = newGeneration

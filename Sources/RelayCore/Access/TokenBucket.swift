@@ -9,6 +9,13 @@ package struct RateLimit: Hashable, Sendable {
         self.perSecond = perSecond
         self.burst = burst
     }
+
+    /// Returns the part of one of several relays that serve the same users.
+    package func divided(among relays: Int) -> RateLimit {
+        guard relays > 1 else { return self }
+        // A bucket must hold one token, or it never gives one.
+        return RateLimit(perSecond: perSecond / Double(relays), burst: max(1, burst / Double(relays)))
+    }
 }
 
 /// The token bucket of one user or address.
@@ -56,7 +63,8 @@ package struct TokenBucket: Hashable, Sendable {
 
 /// One token bucket per key, in bounded memory.
 package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
-    package let limit: RateLimit
+    package private(set) var limit: RateLimit
+    private let whole: RateLimit
     /// The maximum number of buckets.
     ///
     /// When it is reached, full buckets are removed. If less than half is freed, all buckets are removed, which errs on
@@ -66,8 +74,12 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
 
     package init(_ limit: RateLimit, capacity: Int = 65_536) {
         self.limit = limit
+        whole = limit
         self.capacity = capacity
     }
+
+    /// Sets how many relays share the limit.
+    package mutating func divide(among relays: Int) { limit = whole.divided(among: relays) }
 
     package var count: Int { buckets.count }
 

@@ -17,6 +17,14 @@ package protocol RelayHome: Sendable {
     /// Returns a container's schemas; the container must exist.
     func schemas(of container: ContainerID) -> any ContainerSchemas
 
+    /// Returns the link to the other relays that serve these stores; `nil` if there can be none.
+    ///
+    /// - Parameters:
+    ///   - node: the name of this relay among them.
+    ///   - run: a number that no earlier run of it had.
+    ///   - log: called when the link breaks and when it works again.
+    func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)?
+
     var upkeep: any StorageUpkeep { get }
 
     var backups: any Backups { get }
@@ -31,6 +39,10 @@ package protocol RelayHome: Sendable {
 }
 
 extension RelayHome {
+    package func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)? {
+        nil
+    }
+
     /// Opens the accounts for a command.
     package func accounts() throws(DirectoryError) -> any AccountDirectory { try accounts(onLostWrite: nil) }
 }

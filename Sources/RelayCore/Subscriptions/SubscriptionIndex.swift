@@ -83,6 +83,20 @@ package struct SubscriptionIndex: Sendable {
         package var event: RecordEvents
         /// The record in its new state, or its last state if it was deleted.
         package var record: StoredRecord
+
+        package init(
+            user: UserID,
+            scope: DatabaseScope,
+            subscription: Subscription,
+            event: RecordEvents,
+            record: StoredRecord
+        ) {
+            self.user = user
+            self.scope = scope
+            self.subscription = subscription
+            self.event = event
+            self.record = record
+        }
     }
 
     /// Returns whether a change may match a subscription; if not, `matches` returns nothing.
