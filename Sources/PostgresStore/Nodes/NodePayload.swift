@@ -11,12 +11,13 @@
         /// PostgreSQL's limit for the bytes of a payload.
         static let maxBytes = 7_999
 
-        /// Returns the payloads for these messages, in their order.
+        /// Packs messages into payloads, in their order.
         ///
         /// - Parameters:
         ///   - messages: UTF-8 texts without line breaks.
         ///   - sender: the node and its run.
         ///   - firstLong: the number of the first long message; those of one run must differ.
+        /// - Returns: the payloads.
         static func payloads(of messages: [[UInt8]], from sender: NodeSender, firstLong: UInt64) -> [String] {
             var payloads: [String] = []
             let head = Array("\(version) \(sender.run) \(sender.node)\n".utf8)

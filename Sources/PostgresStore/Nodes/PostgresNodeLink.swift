@@ -23,7 +23,7 @@
             package var silence = Duration.seconds(8)
             /// How long to wait before the next attempt to connect.
             package var pause = Duration.milliseconds(500)
-            /// How long an answer may take. Shorter than that of other connections: another server may answer.
+            /// How long an answer may take, less than on other connections: another server may answer.
             package var answer = Duration.seconds(4)
 
             package init() {}
@@ -141,7 +141,7 @@
 
         // MARK: Receiving
 
-        /// The key of the advisory lock of the node that runs scheduled work. It ends with the listening connection.
+        /// The key of the advisory lock of the node that runs scheduled work; its listening connection holds it.
         private static let scheduledWork: Int64 = 0x7A6F_6E65_776F_726B
 
         private func listen(_ events: NodeLinkEvents) {
@@ -325,7 +325,7 @@
         private var bytes = 0
         private var isClosed = false
 
-        /// What waits while the database cannot be reached. The other nodes read from the stores what this drops.
+        /// What waits while the database cannot be reached; the other nodes read from the stores what this drops.
         private static let maxBytes = 8 << 20
 
         func add(_ message: [UInt8]) {

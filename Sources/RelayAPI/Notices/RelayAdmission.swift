@@ -31,8 +31,9 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         }
     }
 
-    /// Passes the revocations of other nodes on to requests; `closeRevoked` then closes the sockets. Live nodes share the
-    /// rate limits.
+    /// Passes the revocations of other nodes on to requests, and divides the rate limits among the live nodes.
+    ///
+    /// `closeRevoked` closes the sockets of what was revoked.
     package func receive(_ message: NoticeMessage) {
         switch message {
         case .credentialsRevoked(_, let generation): relay.authenticator.generationChanged(to: generation)

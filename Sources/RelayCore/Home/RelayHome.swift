@@ -17,12 +17,13 @@ package protocol RelayHome: Sendable {
     /// Returns a container's schemas; the container must exist.
     func schemas(of container: ContainerID) -> any ContainerSchemas
 
-    /// Returns the link to the other relays that serve these stores; `nil` if there can be none.
+    /// Makes the link to the other relays that serve these stores.
     ///
     /// - Parameters:
     ///   - node: the name of this relay among them.
     ///   - run: a number that no earlier run of it had.
     ///   - log: called when the link breaks and when it works again.
+    /// - Returns: `nil` if one relay at a time serves these stores.
     func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)?
 
     var upkeep: any StorageUpkeep { get }

@@ -32,7 +32,9 @@ final class RelayNode: Sendable {
         bus = NodeNoticeBus(node: NodeID(name), run: run, channel: Channel(link: link)) { wake.yield() }
     }
 
-    /// Begins to receive what the other nodes send. Call before the first request.
+    /// Begins to receive what the other nodes send.
+    ///
+    /// Call before the first request.
     func start() throws {
         let bus = bus
         let wake = wake
@@ -64,7 +66,8 @@ final class RelayNode: Sendable {
     }
 
     func show(in metrics: RelayMetrics) {
-        metrics.show("zonecast_nodes", "Live nodes, as this one knows.") { [link] in Double(link.state.liveNodes.count) }
+        metrics.show("zonecast_nodes", "Live nodes, as this one knows.") { [link] in Double(link.state.liveNodes.count)
+        }
         metrics.show("zonecast_node_lease", "1 while the database has answered within the lease.") { [link] in
             link.state.hasLease ? 1 : 0
         }

@@ -133,7 +133,9 @@
             // A rule that swallows the signs of life, as a proxy does that forgot the connection.
             let observer = try PostgresConnection(to: address)
             try observer.query("CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''")
-            try observer.query("ALTER ROLE postgres IN DATABASE \(address.database) SET search_path = public, pg_catalog")
+            try observer.query(
+                "ALTER ROLE postgres IN DATABASE \(address.database) SET search_path = public, pg_catalog"
+            )
             try observer.query(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
             )
