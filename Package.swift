@@ -203,12 +203,16 @@ var package = Package(
                 httpTypes,
             ]
         ),
+        // Programs that a cluster on one machine and tests run, among them PostgreSQL's.
+        .ours("ChildProcesses"),
+        // Several relays, PostgreSQL and a balancer on one machine.
+        .ours("LocalCluster", ["ChildProcesses", nioCore, nioPosix]),
         .executableTarget(
             name: "zonecast",
             dependencies: [
                 "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
                 "RelayGateways",
-                "SyncCore",
+                "LocalCluster", "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
@@ -282,6 +286,7 @@ var package = Package(
                 nioHTTP2, nioSSL, crypto, cryptoExtras, x509, swiftASN1,
             ]
         ),
+        .tests("LocalCluster", ["ChildProcesses", nioCore, nioPosix]),
         .tests("SyncCore", ["Records"]),
         .tests(
             "ZoneKit",
@@ -348,8 +353,6 @@ var package = Package(
             path: "Tests/StoreConformance",
             swiftSettings: strict
         ),
-        // Programs that tests run.
-        .target(name: "ChildProcesses", path: "Tests/ChildProcesses", swiftSettings: strict),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",

@@ -24,7 +24,10 @@ struct Zonecast: AsyncParsableCommand {
         groupedSubcommands: [
             CommandGroup(
                 name: "Run",
-                subcommands: [Serve.self, Demo.self, StatusCommand.self, DoctorCommand.self, BenchCommand.self]
+                subcommands: [
+                    Serve.self, Demo.self, ClusterCommand.self, StatusCommand.self, DoctorCommand.self,
+                    BenchCommand.self,
+                ]
             ),
             CommandGroup(
                 name: "Set up",

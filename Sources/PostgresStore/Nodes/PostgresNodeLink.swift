@@ -1,6 +1,7 @@
 #if Postgres
     import Dispatch
     import Foundation
+    import Records
     package import RelayCore
     import Synchronization
 
@@ -141,9 +142,6 @@
 
         // MARK: Receiving
 
-        /// The key of the advisory lock of the node that runs scheduled work; its listening connection holds it.
-        private static let scheduledWork: Int64 = 0x7A6F_6E65_776F_726B
-
         private func listen(_ events: NodeLinkEvents) {
             var reader = NodePayloadReader()
             while !isStopped {
@@ -164,7 +162,6 @@
                 shared.withLock { shared in
                     if shared.state.isListening, !shared.isStopped { shared.state.interruptions += 1 }
                     shared.state.isListening = false
-                    shared.state.runsScheduledWork = false
                     shared.listener = nil
                 }
                 if !isStopped { outbox.pause(timing.pause) }
@@ -177,13 +174,7 @@
             _ events: NodeLinkEvents
         ) throws(PostgresError) {
             var heard = time.uptime()
-            var nextAttempt = heard
             while !isStopped {
-                if time.uptime() >= nextAttempt, !shared.withLock({ $0.state.runsScheduledWork }) {
-                    let row = try connection.query("SELECT pg_try_advisory_lock($1)", .int(Self.scheduledWork)).first
-                    shared.withLock { $0.state.runsScheduledWork = row?.bool(0) == true }
-                    nextAttempt = time.uptime() + timing.heartbeat
-                }
                 for payload in try connection.notifications(within: .milliseconds(250)) {
                     heard = time.uptime()
                     guard let (sender, messages) = reader.read(payload), sender != self.sender else { continue }
@@ -209,7 +200,8 @@
                 let isLast = isStopped
                 let isDue = time.uptime() >= nextSign || connection == nil
                 do throws(PostgresError) {
-                    let live = try connection ?? connect()
+                    let live: PostgresConnection
+                    if let connection { live = connection } else { live = try connect() }
                     connection = live
                     let payloads = NodePayload.payloads(of: unsent, from: sender, firstLong: longMessages)
                     longMessages += UInt64(unsent.count)

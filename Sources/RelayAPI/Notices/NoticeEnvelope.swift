@@ -1,5 +1,5 @@
-package import Records
-package import RelayCore
+import Records
+import RelayCore
 import Wire
 
 /// A message on its way between nodes.
@@ -90,7 +90,8 @@ extension NoticeEnvelope {
         if let generation = json["revoked"] {
             return .credentialsRevoked([], generation: UInt64(bitPattern: try generation.int64()))
         }
-        if let node = try json["joined"]?.string() ?? json["left"]?.string() {
+        if let sender = json["joined"] ?? json["left"] {
+            let node = try sender.string()
             let device = try json.required("device").device()
             return .presence(
                 of: device.deviceID,

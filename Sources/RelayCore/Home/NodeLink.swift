@@ -48,8 +48,6 @@ package struct NodeLinkState: Hashable, Sendable {
     package var hasLease = false
     /// Whether messages of the other nodes arrive.
     package var isListening = false
-    /// Whether this node runs the work that one node does for all, such as purges.
-    package var runsScheduledWork = false
     /// How far this machine's clock is ahead of the database's; negative if it is behind.
     package var clockOffset: Duration = .zero
     /// How often the connection for receiving was lost.

@@ -55,7 +55,11 @@ package final class RelayMetrics: Sendable {
         case counter
     }
 
-    package init() {
+    /// The name of this relay among those of a cluster, a label of every sample; `nil` for the only one.
+    private let node: String?
+
+    package init(node: String? = nil) {
+        self.node = node
         operations = Dictionary(uniqueKeysWithValues: RouteEntry.operations.map { ($0.name, Operation($0.name)) })
     }
 
@@ -181,7 +185,7 @@ package final class RelayMetrics: Sendable {
 
     /// The metrics in Prometheus's text format.
     package var text: String {
-        var text = MetricsText()
+        var text = MetricsText(node: node)
         let counted = (operations.values.sorted { $0.name < $1.name } + [others, unread])
             .map { ($0.name, $0.requests.withLock { $0 }) }.filter { !$0.1.statuses.isEmpty }
         text.family("zonecast_requests_total", "counter", "Requests answered, by operation and HTTP status.")
@@ -238,6 +242,10 @@ package final class RelayMetrics: Sendable {
 /// Metrics in Prometheus's text format.
 struct MetricsText {
     private(set) var text = ""
+    /// The labels that every sample has.
+    private let common: [(String, String)]
+
+    init(node: String? = nil) { common = node.map { [("node", $0)] } ?? [] }
 
     typealias Labels = KeyValuePairs<String, String>
 
@@ -248,29 +256,31 @@ struct MetricsText {
 
     /// Writes a sample; whole numbers have no fraction.
     mutating func sample(_ name: String, _ labels: [(String, String)], _ value: Double) {
-        let list = labels.map { "\($0)=\"\(Self.escaped($1))\"" }.joined(separator: ",")
+        let list = list(labels)
         let number = Int64(exactly: value).map { "\($0)" } ?? "\(value)"
         text += "\(name)\(list.isEmpty ? "" : "{\(list)}") \(number)\n"
     }
 
     mutating func sample(_ name: String, _ labels: Labels = [:], _ value: some CustomStringConvertible) {
-        text += "\(name)\(Self.list(labels)) \(value)\n"
+        let list = list(labels.map { ($0, $1) })
+        text += "\(name)\(list.isEmpty ? "" : "{\(list)}") \(value)\n"
     }
 
     /// Writes the samples of a histogram.
     mutating func samples(_ name: String, _ labels: [(String, String)] = [], of histogram: Histogram) {
         var count: UInt64 = 0
-        let own = labels.map { "\($0)=\"\(Self.escaped($1))\"," }.joined()
+        let list = list(labels)
+        let own = list.isEmpty ? "" : list + ","
         for (bound, more) in zip(histogram.bounds.map { "\($0)" } + ["+Inf"], histogram.counts) {
             count += more
             text += "\(name)_bucket{\(own)le=\"\(bound)\"} \(count)\n"
         }
-        let list = own.isEmpty ? "" : "{\(own.dropLast())}"
-        text += "\(name)_sum\(list) \(histogram.sum)\n\(name)_count\(list) \(count)\n"
+        let braced = list.isEmpty ? "" : "{\(list)}"
+        text += "\(name)_sum\(braced) \(histogram.sum)\n\(name)_count\(braced) \(count)\n"
     }
 
-    private static func list(_ labels: Labels) -> String {
-        labels.isEmpty ? "" : "{" + labels.map { "\($0)=\"\(escaped($1))\"" }.joined(separator: ",") + "}"
+    private func list(_ labels: [(String, String)]) -> String {
+        (common + labels).map { "\($0)=\"\(Self.escaped($1))\"" }.joined(separator: ",")
     }
 
     private static func escaped(_ value: String) -> String {

@@ -26,6 +26,14 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "The name of this relay among those that serve the same database. (default: the machine's)",
+            valueName: "name"
+        )
+    )
+    var node: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The address and port to listen on; with port 0, the system chooses one. (default: 127.0.0.1:8080)",
             valueName: "host:port"
         )
@@ -174,6 +182,7 @@ struct Serve: AsyncParsableCommand {
     private var flags: [String: String] {
         var flags: [String: String] = [:]
         flags["data"] = data
+        flags["node"] = node
         flags["listen"] = listen
         flags["tls-cert"] = tlsCert
         flags["tls-key"] = tlsKey

@@ -27,6 +27,14 @@ enum ConfigurationKeys {
             parse: { $0.isEmpty || $0.hasPrefix("~") ? nil : $0 }
         ),
         .text(
+            "node",
+            \.node,
+            "1 to 63 letters, digits, dots, hyphens and underscores",
+            "The name of this relay among those that serve the same database; by default the machine's.",
+            read: { $0 ?? "" },
+            parse: { nodeName($0) }
+        ),
+        .text(
             "listen",
             \.address,
             "an address and a port, like 127.0.0.1:8080",
@@ -389,6 +397,14 @@ enum ConfigurationKeys {
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
         ),
     ]
+
+    private static func nodeName(_ text: String) -> String?? {
+        let isName = text.utf8.allSatisfy { byte in
+            UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte
+                || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || ".-_".utf8.contains(byte)
+        }
+        return isName && (1...63).contains(text.utf8.count) ? .some(text) : nil
+    }
 
     /// Its origin is compared with those that browsers send, so it is stored in that spelling.
     private static func publicURL(_ text: String) -> String?? {

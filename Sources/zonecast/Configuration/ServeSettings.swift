@@ -10,6 +10,9 @@ import RelaySystem
 struct ServeSettings: Sendable {
     /// The data folder.
     var data = "./zonecast-data"
+    /// The name of this relay among those that serve the same database; `nil` for the machine's.
+    var node: String?
+    var nodeName: String { node ?? ProcessInfo.processInfo.hostName }
     /// Accepts any `dev-` token as a user and creates unknown containers; for this machine only.
     var isDev = false
     /// Whether `/demo/` is served.

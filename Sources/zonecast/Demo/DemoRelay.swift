@@ -101,7 +101,7 @@ final class DemoRelay: Sendable {
         process.waitUntilExit()
     }
 
-    private static var program: URL {
+    static var program: URL {
         #if os(Linux)
             // The running program's own file.
             URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()

@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import RelayAPI
 import RelayCore
+import RelayServer
 import ServiceLifecycle
 
 /// This relay as one of several that serve the same stores.
@@ -104,7 +105,7 @@ final class RelayNode: Sendable {
         let stores: any StoreCatalog
 
         func run() async throws {
-            try? await cancelWhenGracefulShutdown {
+            await cancelWhenGracefulShutdown {
                 await withTaskGroup(of: Void.self) { group in
                     group.addTask {
                         while (try? await Task.sleep(for: NoticeSweep.interval)) != nil { node.wake.yield() }

@@ -23,6 +23,8 @@ struct RunningRelay {
     let guests: DemoGuests.Settings?
     /// The configuration rows that the console displays.
     let rows: [ConsoleFacts.Setting]
+    /// This relay among several; `nil` if it is the only one.
+    let node: RelayNode?
     /// Called with the relay's URL once it accepts connections.
     let onListening: @Sendable (String) -> Void
 
@@ -43,6 +45,7 @@ struct RunningRelay {
             LogLines(format: settings.logFormat, logLevel: settings.logLevel)
         }
         failedCommit = FailedCommitHandler(logger: logger)
+        node = RelayNode(home, name: settings.nodeName, logger: logger)
     }
 
     /// Serves until a stop signal arrives or a command asks for the data folder, then finishes requests in progress.
@@ -58,11 +61,15 @@ struct RunningRelay {
         let push = try PushClient(settings.push, accounts: coreServices.accounts)
         let relay = try relay(on: coreServices, push)
         try relay.beginPushes()
+        let sweeps = node?.service(sweeping: coreServices.hub, of: coreServices.stores)
+        // Last, so that no client notices whether this relay has left.
+        defer { node?.stop() }
         coreServices.metrics.show(relay, coreServices.hub, coreServices.stores)
         coreServices.metrics.showCertificate(settings.server.tls)
         let certificates = try CertificateService(settings, logger: logger)
         let monitoring = try monitoring(on: relay, coreServices)
         let admission = RelayAdmission(relay: relay, hub: coreServices.hub, time: .system)
+        try node?.start()
         let server = server(on: coreServices, relay, admission, monitoring.requestMonitor)
         try addEntries(of: server, on: coreServices, relay, monitoring, push)
         // The console's entries retain the relay, and a relay that was asked to pause is followed by another one.
@@ -76,7 +83,7 @@ struct RunningRelay {
             ("head", server.headLookups), ("credentials", relay.credentialLookups),
             ("catch_up", coreServices.hub.catchUpLookups),
         ])
-        let chosen: [(any Service)?] = [push, coreServices.tracing, certificates]
+        let chosen: [(any Service)?] = [sweeps, push, coreServices.tracing, certificates]
         let services =
             maintenanceServices(on: coreServices, relay, admission) + monitoringServices(on: coreServices, monitoring)
             + chosen.compactMap { $0 }
@@ -160,7 +167,8 @@ extension RunningRelay {
     }
 
     func coreServices(on accounts: any AccountDirectory) throws -> CoreServices {
-        let metrics = RelayMetrics()
+        let metrics = RelayMetrics(node: node == nil ? nil : settings.nodeName)
+        node?.show(in: metrics)
         let tracing = try Tracing(settings.traces, logger: logger)
         Tracing.show(tracing, in: metrics)
         let hub = hub(metrics)
@@ -188,6 +196,7 @@ extension RunningRelay {
         return NoticeHub(
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
+            bus: node?.bus ?? InProcessNoticeBus(),
             noticeID: { noticeIDs.next().text },
             timing: .init(
                 uptime: TimeSource.system.uptime,
@@ -340,6 +349,7 @@ extension RunningRelay {
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: coreServices.hub, admission: admission),
+            isReady: { [node] in node?.isReady ?? true },
             onListening: { [restart, onListening, settings, logger] address in
                 restart.isListening(at: "\(address)")
                 let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"

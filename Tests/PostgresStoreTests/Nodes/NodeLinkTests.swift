@@ -154,17 +154,6 @@
             #expect(first.waitForNodes(["a"]))
         }
 
-        @Test("one node runs scheduled work, and another one takes it over")
-        func scheduledWork() throws {
-            let address = try emptyDatabase()
-            let (first, second) = (try Node("a", at: address), try Node("b", at: address))
-            defer { second.link.stop() }
-            #expect(first.waitForState { $0.runsScheduledWork })
-            #expect(!second.link.state.runsScheduledWork)
-            first.link.stop()
-            #expect(second.waitForState { $0.runsScheduledWork })
-        }
-
         @Test("a name that a live relay has is refused with one sentence, and free after that relay was killed")
         func names() throws {
             let address = try emptyDatabase()

@@ -1,0 +1,446 @@
+import ChildProcesses
+import Dispatch
+import Foundation
+import NIOCore
+import NIOPosix
+
+/// Several relays on one machine: PostgreSQL with or without a standby, the nodes, and a balancer in front of them.
+///
+/// Starts again what ends or stands still, and promotes the standby if the primary does not answer. For trying and testing
+/// a cluster: one machine is no protection against the loss of one.
+package actor LocalCluster {
+    package struct Settings: Sendable {
+        /// The folder for the data and logs of all.
+        package var folder: String
+        package var nodes = 3
+        package var hasStandby = false
+        /// The address for clients.
+        package var host = "127.0.0.1"
+        package var port = 0
+        /// Whether the connections to the servers go through proxies, so that they can be cut.
+        package var canCut = false
+        /// Additional settings of PostgreSQL, as `name=value`.
+        package var serverSettings: [String] = []
+        /// Makes the program of a node.
+        package var program: @Sendable (_ node: String, _ store: Store) -> ClusterProgram
+
+        package init(folder: String, program: @escaping @Sendable (String, Store) -> ClusterProgram) {
+            self.folder = folder
+            self.program = program
+        }
+    }
+
+    /// Where the nodes find their database.
+    package struct Store: Sendable {
+        /// Has all servers, without the password.
+        package var url: String
+        package var password: String
+    }
+
+    package struct StartError: Error, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// A server, its place, and the proxies to it.
+    private struct Member {
+        var place: PostgresServer.Place
+        var server: PostgresServer?
+        /// In front of it, for the other server.
+        var proxy: TCPBalancer?
+        var proxyPort: Int?
+    }
+
+    private let settings: Settings
+    private let folder: ClusterFolder
+    private let log: @Sendable (String) -> Void
+    private let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+    private let balancer: TCPBalancer
+    private var members: [Member] = []
+    /// The place of the primary in `members`.
+    private var primary = 0
+    private var confirmingStandby: String?
+    private var failovers = 0
+    private var nodes: [ClusterNode] = []
+    /// For each node, the proxies to the servers.
+    private var nodeProxies: [String: [TCPBalancer]] = [:]
+    private var stores: [String: Store] = [:]
+    private var tasks: [Task<Void, Never>] = []
+    private var isStopping = false
+    private var isWatchingServers = true
+    private var address = ""
+
+    package init(_ settings: Settings, log: @escaping @Sendable (String) -> Void) {
+        self.settings = settings
+        self.log = log
+        folder = ClusterFolder(settings.folder)
+        balancer = TCPBalancer(on: group)
+    }
+
+    // MARK: Start and stop
+
+    /// Starts everything; returns the address for clients once all nodes are ready.
+    package func start() async throws -> String {
+        guard try folder.lock() else {
+            throw StartError(description: "Another cluster runs in \(settings.folder).")
+        }
+        do {
+            try await startServers()
+            let port = try await balancer.listen(host: settings.host, port: settings.port)
+            address = "http://\(settings.host):\(port)"
+            for number in 1...settings.nodes { try await startNode("node\(number)") }
+            try await waitForNodes()
+        } catch {
+            await stop()
+            throw error
+        }
+        tasks.append(Task { await self.watchServers() })
+        return address
+    }
+
+    /// Stops the nodes, then the servers; their data stays.
+    package func stop() async {
+        isStopping = true
+        balancer.targets = []
+        let nodes = nodes
+        await Self.blocking {
+            for node in nodes { node.stop() }
+            let deadline = Date(timeIntervalSinceNow: 15)
+            for node in nodes {
+                while node.processIdentifier != nil, Date() < deadline { usleep(50_000) }
+                node.stop(force: true)
+                node.waitUntilExit()
+            }
+        }
+        for task in tasks { await task.value }
+        tasks = []
+        await balancer.stop()
+        for proxy in nodeProxies.values.flatMap({ $0 }) + members.compactMap(\.proxy) { await proxy.stop() }
+        // The standby last, so that it has all that the primary wrote.
+        let order = [primary] + members.indices.filter { $0 != primary }
+        for server in order.compactMap({ members.indices.contains($0) ? members[$0].server : nil }) {
+            await Self.blocking { server.stop() }
+        }
+        folder.removeStatus()
+        try? await group.shutdownGracefully()
+    }
+
+    /// Runs what blocks on a thread of its own.
+    private static func blocking<Value: Sendable>(
+        _ body: @escaping @Sendable () throws -> Value
+    ) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            DispatchQueue.global().async { continuation.resume(with: Result { try body() }) }
+        }
+    }
+
+    private static func blocking(_ body: @escaping @Sendable () -> Void) async {
+        await withCheckedContinuation { continuation in
+            DispatchQueue.global().async {
+                body()
+                continuation.resume()
+            }
+        }
+    }
+
+    // MARK: Servers
+
+    private static let database = "zonecast"
+
+    private func startServers() async throws {
+        let password = try folder.password()
+        for name in settings.hasStandby ? ["a", "b"] : ["a"] {
+            let path = settings.folder + "/server-\(name)"
+            let port = try Self.port(keptIn: path)
+            let place = PostgresServer.Place(folder: path, port: port, password: password, name: "server_\(name)")
+            var member = Member(place: place)
+            if settings.canCut {
+                let proxy = TCPBalancer(on: group)
+                member.proxyPort = try await proxy.listen(host: "127.0.0.1", port: 0)
+                proxy.targets = [.init(name: name, port: port)]
+                member.proxy = proxy
+            }
+            members.append(member)
+        }
+        // The one that was promoted last is the primary: only a standby has this file.
+        if members.count > 1, Self.isStandby(members[0].place), !Self.isStandby(members[1].place) { primary = 1 }
+        log("PostgreSQL starts in \(members[primary].place.folder).")
+        try await runServer(primary)
+        guard let server = members[primary].server else { return }
+        try await Self.blocking {
+            try server.requireStandby(nil)
+            let known = try server.execute("SELECT count(*) FROM pg_database WHERE datname = '\(Self.database)'")
+            if known == "0" { try server.execute("CREATE DATABASE \(Self.database)") }
+        }
+        if settings.hasStandby { try await startStandby() }
+    }
+
+    private static func isStandby(_ place: PostgresServer.Place) -> Bool {
+        FileManager.default.fileExists(atPath: place.folder + "/data/standby.signal")
+    }
+
+    /// The port of a server stays the same, since the standby and the nodes know it.
+    private static func port(keptIn folder: String) throws -> Int {
+        let file = folder + "/port"
+        if let text = try? String(contentsOfFile: file, encoding: .utf8), let port = Int(text) { return port }
+        let port = try freePort()
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try "\(port)".write(toFile: file, atomically: true, encoding: .utf8)
+        return port
+    }
+
+    private static func freePort() throws -> Int {
+        #if canImport(Darwin)
+            let descriptor = socket(AF_INET, SOCK_STREAM, 0)
+        #else
+            let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        #endif
+        defer { close(descriptor) }
+        var place = sockaddr_in()
+        place.sin_family = sa_family_t(AF_INET)
+        place.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &place) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+            }
+        }
+        guard isBound else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        return Int(UInt16(bigEndian: place.sin_port))
+    }
+
+    /// Starts a server; with `source`, as a standby of that one.
+    private func runServer(_ number: Int, following source: Int? = nil) async throws {
+        let place = members[number].place
+        let primary = source.flatMap { members[$0].server }
+        let port = source.flatMap { members[$0].proxyPort }
+        let settings = settings.serverSettings
+        members[number].server = try await Self.blocking {
+            try PostgresServer(place, following: primary, through: port, settings: settings)
+        }
+    }
+
+    /// Starts the standby as a new copy of the primary, and lets commits wait for it once it follows.
+    private func startStandby() async throws {
+        guard let number = members.indices.first(where: { $0 != primary }), let server = members[primary].server else {
+            return
+        }
+        let place = members[number].place
+        confirmingStandby = nil
+        // A former primary may have commits that the present one has not.
+        try? FileManager.default.removeItem(atPath: place.folder + "/data")
+        try await runServer(number, following: primary)
+        try await Self.blocking {
+            for _ in 0..<600 where try server.standbys()[place.name] == nil { usleep(50_000) }
+            try server.requireStandby(place.name)
+        }
+        confirmingStandby = place.name
+        log("The standby \(place.name) has all data; commits wait for it from now on.")
+        writeStatus()
+    }
+
+    /// How often a primary may not answer in a row.
+    private static let mostMisses = 2
+
+    private func watchServers() async {
+        var misses = 0
+        while !isStopping {
+            writeStatus()
+            try? await Task.sleep(for: .milliseconds(250))
+            guard !isStopping, isWatchingServers, let server = members[primary].server else { continue }
+            let isRunning = server.isRunning
+            let answers = isRunning ? (try? await Self.blocking { server.answers() }) ?? false : false
+            misses = answers ? 0 : misses + 1
+            guard !isStopping, isWatchingServers else { continue }
+            if !isRunning || misses >= Self.mostMisses {
+                misses = 0
+                do { try await failOver() } catch { log("No server could take over: \(error)") }
+            } else if members.count > 1, members[1 - primary].server?.isRunning != true {
+                log("The standby ended and starts again.")
+                // Commits wait until it is back.
+                do { try await startStandby() } catch { log("The standby did not start: \(error)") }
+            }
+        }
+    }
+
+    private func failOver() async throws {
+        log("The primary \(members[primary].place.name) does not answer.")
+        if let old = members[primary].server {
+            // It must write nothing any more once another one is the primary.
+            await Self.blocking { old.kill() }
+            members[primary].server = nil
+        }
+        guard members.count > 1, let standby = members[1 - primary].server, standby.isRunning else {
+            log("There is no standby: the primary starts again.")
+            return try await runServer(primary)
+        }
+        try await Self.blocking {
+            try standby.promote()
+            try standby.requireStandby(nil)
+        }
+        primary = 1 - primary
+        failovers += 1
+        confirmingStandby = nil
+        log("The standby \(members[primary].place.name) is the primary now.")
+        writeStatus()
+    }
+
+    // MARK: Nodes
+
+    private func startNode(_ name: String) async throws {
+        var ports = members.map(\.place.port)
+        if settings.canCut {
+            var proxies: [TCPBalancer] = []
+            for (place, member) in members.enumerated() {
+                let proxy = TCPBalancer(on: group)
+                proxy.targets = [.init(name: member.place.name, port: member.place.port)]
+                ports[place] = try await proxy.listen(host: "127.0.0.1", port: 0)
+                proxies.append(proxy)
+            }
+            nodeProxies[name] = proxies
+        }
+        let hosts = ports.map { "127.0.0.1:\($0)" }.joined(separator: ",")
+        let store = Store(url: "postgres://postgres@\(hosts)/\(Self.database)", password: try folder.password())
+        stores[name] = store
+        let node = ClusterNode(name: name, log: settings.folder + "/\(name).log")
+        nodes.append(node)
+        tasks.append(Task { await self.keepRunning(node, settings.program(name, store)) })
+        tasks.append(Task { await self.keepChecking(node) })
+    }
+
+    private func keepRunning(_ node: ClusterNode, _ program: ClusterProgram) async {
+        var pause = Duration.milliseconds(100)
+        while !isStopping {
+            let start = ContinuousClock.now
+            do {
+                try await Self.blocking { try node.run(program) }
+            } catch {
+                log("\(node.name) did not start: \(error)")
+            }
+            guard !isStopping else { return }
+            showTargets()
+            log("\(node.name) ended and starts again. \(node.lastLogLine)")
+            // One that ends at once would keep the machine busy.
+            pause = ContinuousClock.now - start > .seconds(10) ? .milliseconds(100) : min(pause * 2, .seconds(5))
+            try? await Task.sleep(for: pause)
+        }
+    }
+
+    /// The number of health checks without an answer, each of two seconds, after which a node is killed.
+    private static let mostUnanswered = 6
+
+    private func keepChecking(_ node: ClusterNode) async {
+        while !isStopping {
+            let wasHealthy = node.isHealthy
+            let unanswered = await node.check(on: group)
+            if node.isHealthy != wasHealthy { showTargets() }
+            if unanswered == Self.mostUnanswered {
+                log("\(node.name) does not answer and is killed.")
+                node.stop(force: true)
+            }
+            try? await Task.sleep(for: .milliseconds(250))
+        }
+    }
+
+    private func showTargets() {
+        balancer.targets = nodes.compactMap { node in
+            node.port.flatMap { node.isHealthy ? TCPBalancer.Target(name: node.name, port: $0) : nil }
+        }
+        writeStatus()
+    }
+
+    private func waitForNodes() async throws {
+        for _ in 0..<600 {
+            if nodes.allSatisfy(\.isHealthy) { return }
+            // A node that ends at once will not do better the fifth time.
+            if let node = nodes.first(where: { $0.restarts >= 4 }) {
+                throw StartError(description: "\(node.name) does not start: \(node.lastLogLine)")
+            }
+            try await Task.sleep(for: .milliseconds(200))
+        }
+        let missing = nodes.filter { !$0.isHealthy }.map(\.name).joined(separator: ", ")
+        throw StartError(
+            description: "\(missing) did not get ready within 2 minutes. The logs are in \(settings.folder)."
+        )
+    }
+
+    // MARK: Status
+
+    package var status: ClusterStatus {
+        var status = ClusterStatus(address: address, process: getpid(), failovers: failovers)
+        let connections = balancer.connections
+        status.nodes = nodes.map { node in
+            ClusterStatus.Node(
+                name: node.name,
+                address: node.port.map { "127.0.0.1:\($0)" },
+                process: node.processIdentifier,
+                isReady: node.isHealthy,
+                restarts: node.restarts,
+                connections: connections[node.name] ?? 0
+            )
+        }
+        status.servers = members.enumerated().map { number, member in
+            let isRunning = member.server?.isRunning == true
+            return ClusterStatus.Server(
+                name: member.place.name,
+                port: member.place.port,
+                role: !isRunning ? .down : number == primary ? .primary : .standby,
+                confirmingStandby: number == primary ? confirmingStandby : nil
+            )
+        }
+        return status
+    }
+
+    private func writeStatus() { if !isStopping, !address.isEmpty { folder.write(status) } }
+
+    // MARK: Faults
+
+    /// What can be done to a cluster to see that it bears it.
+    package enum Fault: Hashable, Sendable {
+        case nodeKilled(String)
+        case nodeSuspended(String)
+        case nodeResumed(String)
+        case primaryKilled
+        /// The primary stands still; the cluster kills it and promotes the standby.
+        case primarySuspended
+        case nodeCut(String, Bool)
+        case standbyCut(Bool)
+        /// The server ends the connections on which nodes listen.
+        case listenersEnded
+    }
+
+    package func cause(_ fault: Fault) async throws {
+        switch fault {
+        case .nodeKilled(let name): node(name)?.signal(SIGKILL)
+        case .nodeSuspended(let name): node(name)?.signal(SIGSTOP)
+        case .nodeResumed(let name): node(name)?.signal(SIGCONT)
+        case .primaryKilled:
+            guard let server = members[primary].server else { return }
+            await Self.blocking { server.kill() }
+        case .primarySuspended:
+            guard let server = members[primary].server else { return }
+            await Self.blocking { server.signal(SIGSTOP) }
+        case .nodeCut(let name, let isCut): nodeProxies[name]?.forEach { $0.isCut = isCut }
+        case .standbyCut(let isCut): members[primary].proxy?.isCut = isCut
+        case .listenersEnded:
+            _ = try await execute("SELECT pg_terminate_backend(backend::int) FROM node WHERE backend IS NOT NULL")
+        }
+    }
+
+    private func node(_ name: String) -> ClusterNode? { nodes.first { $0.name == name } }
+
+    /// Runs a statement in the nodes' database.
+    package func execute(_ sql: String) async throws -> String {
+        guard let server = members[primary].server else { throw StartError(description: "There is no primary.") }
+        return try await Self.blocking { try server.execute(sql, in: Self.database) }
+    }
+
+    /// Waits until every node is ready and commits wait for the standby again, if there is one.
+    package func waitUntilComplete() async throws {
+        for _ in 0..<1_200 {
+            let status = status
+            if status.isComplete, !settings.hasStandby || confirmingStandby != nil { return }
+            try await Task.sleep(for: .milliseconds(100))
+        }
+        throw StartError(description: "The cluster is not complete after 2 minutes: \(status)")
+    }
+}
