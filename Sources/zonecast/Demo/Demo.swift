@@ -78,6 +78,14 @@ struct Demo: AsyncParsableCommand {
     )
     var boardSeconds: Seconds = 5
 
+    @Option(
+        help: ArgumentHelp(
+            "Start this many relays, 2 to 9, over PostgreSQL with a standby, and kill some in the tour.",
+            valueName: "n"
+        )
+    )
+    var cluster: Int?
+
     @Option(help: ArgumentHelp("The port of the demo's relay; 0 chooses a free one.", valueName: "n"))
     var port = 0
 
@@ -100,6 +108,12 @@ struct Demo: AsyncParsableCommand {
         guard (3...100).contains(clients) else { throw ValidationError("--clients takes 3 to 100.") }
         for token in webToken where !token.contains("=") { throw ValidationError("--web-token takes USER=TOKEN.") }
         guard (1...3600).contains(boardSeconds.value) else { throw ValidationError("--board-seconds takes 1s to 1h.") }
+        if let cluster {
+            guard (2...9).contains(cluster) else { throw ValidationError("--cluster takes 2 to 9.") }
+            guard url == nil, !join, script != .chaos else {
+                throw ValidationError("--cluster cannot be used with --url, --join and --script chaos.")
+            }
+        }
         guard url == nil || port == 0 else {
             throw ValidationError("--port cannot be used with --url.")
         }
@@ -133,11 +147,15 @@ struct Demo: AsyncParsableCommand {
         }
         if url == nil, port != 0 { try await checkPort(port) }
         let folder = DemoFolder.path()
-        let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
+        let cluster = cluster.map {
+            DemoCluster(folder: folder + "/cluster", nodes: $0, port: port, journal: journal)
+        }
+        let relay = url == nil && cluster == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = TerminationSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
             DemoTerminal.restore()
             try? recorder?.end()
             relay?.stop()
+            cluster?.stopAndWait()
             // The clients may still be writing, and removing a folder fails if a file appears meanwhile.
             for _ in 0..<200 where FileManager.default.fileExists(atPath: folder) {
                 if (try? FileManager.default.removeItem(atPath: folder)) == nil { usleep(5_000) }
@@ -149,13 +167,15 @@ struct Demo: AsyncParsableCommand {
         let rest = pace?.value ?? (isPlain && recorder == nil ? 0 : 0.5)
         do {
             let world = DemoWorld(
-                try await settings(relay, folder, journal),
+                try await settings(relay, cluster, folder, journal),
                 relay: relay,
+                cluster: cluster,
                 clients: clients,
                 pace: .milliseconds(Int(rest * 1000))
             )
             try await play(world, isPlain: isPlain, recorder)
         } catch {
+            await cluster?.stop()
             throw DemoFolder.problem(in: folder) ?? error
         }
     }
@@ -279,14 +299,22 @@ struct Demo: AsyncParsableCommand {
         try? process.run()
     }
 
-    private func settings(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoSettings {
+    private func settings(
+        _ relay: DemoRelay?,
+        _ cluster: DemoCluster?,
+        _ folder: String,
+        _ journal: DemoJournal
+    ) async throws -> DemoSettings {
         try await relay?.start()
-        let address = try relay?.url ?? RelayAddress(url ?? "").url
+        let balancer = try await cluster?.start()
+        let address = try relay?.url ?? RelayAddress(balancer ?? url ?? "").url
         journal.note(
             "demo",
             "relay",
             "zonecast \(Zonecast.version)  \(address.absoluteString)"
-                + (relay == nil ? "  running elsewhere" : "  storage: sqlite (\(folder)/relay)")
+                + (cluster != nil
+                    ? "  storage: postgres (\(folder)/cluster)"
+                    : relay == nil ? "  running elsewhere" : "  storage: sqlite (\(folder)/relay)")
         )
         if relay != nil {
             if let code = try? DataFolder.home(folder + "/relay").accounts().makeOperatorLink() {
@@ -308,7 +336,7 @@ struct Demo: AsyncParsableCommand {
             webTokens: tokens,
             folder: folder,
             run: String(UUID().uuidString.prefix(6)).lowercased(),
-            isOwnRelay: relay != nil,
+            isOwnRelay: relay != nil || cluster != nil,
             boardInterval: .seconds(boardSeconds.value),
             journal: journal
         )

@@ -154,7 +154,8 @@ final class DemoPresenter: Sendable {
             log: world.journal.last(60).map(\.text),
             selected: selected,
             isRelayRunning: world.isRelayRunning,
-            isOurRelay: world.relay != nil,
+            isOurRelay: world.relay != nil || world.cluster != nil,
+            isCluster: world.cluster != nil,
             hint: isOpening ? Self.progress(panes) : state.withLock { $0.hint },
             input: input,
             isHelpShown: isHelpShown
@@ -291,6 +292,10 @@ final class DemoPresenter: Sendable {
     }
 
     private func toggleRelay() async throws {
+        if let cluster = world.cluster {
+            _ = try await cluster.killNode()
+            return
+        }
         guard let relay = world.relay else { return say("the demo did not start this relay and cannot kill it") }
         if relay.isRunning {
             relay.kill()

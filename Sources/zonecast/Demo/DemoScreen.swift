@@ -22,6 +22,8 @@ struct DemoScreen: Equatable, Sendable {
     var selected: Int
     var isRelayRunning: Bool
     var isOurRelay: Bool
+    /// Whether the demo runs several relays.
+    var isCluster = false
     var hint: String?
     /// The line that the user is typing.
     var input: DemoInput?
@@ -55,7 +57,7 @@ struct DemoScreen: Equatable, Sendable {
             let first = "1-\(min(9, panes.count)) client"
             keys =
                 [first, "↑↓ note", "a add", "Enter check off", "d delete", "o offline", "s share", "t tour"]
-                + (isOurRelay ? ["k kill relay"] : []) + keys
+                + (isOurRelay ? [isCluster ? "k kill node" : "k kill relay"] : []) + keys
         }
         var lines = [""]
         for key in keys {
@@ -74,7 +76,7 @@ struct DemoScreen: Equatable, Sendable {
             ("o", "offline, online"), ("r", "restart client"), ("p", "post to the board"), ("s", "share the note"),
             ("w", "permission"), ("u", "uninvite"), ("A", "add to shared"), ("l", "leave or stop"), ("t", "tour"),
         ]
-        if isOurRelay { keys.append(("k", "kill relay, start")) }
+        if isOurRelay { keys.append(("k", isCluster ? "kill a node" : "kill relay, start")) }
         keys += [("q", "quit")]
         let rows = (keys.count + 1) / 2
         let each = width / 2

@@ -61,6 +61,12 @@ final class DemoTour: Sendable {
         if world.relay != nil {
             scenes.append(Scene(title: "kill -9 of the relay during traffic", play: { try await self.killedRelay() }))
         }
+        if world.cluster != nil {
+            scenes.append(Scene(title: "kill -9 of a node during traffic", play: { try await self.killedNode() }))
+            scenes.append(
+                Scene(title: "kill -9 of the primary during traffic", play: { try await self.killedPrimary() })
+            )
+        }
         if world.clients.count > 3 {
             scenes.append(Scene(title: "\(world.clients.count) clients", play: { try await self.crowd() }))
         }

@@ -9,6 +9,8 @@ final class DemoWorld: Sendable {
     let clients: [DemoClient]
     /// The demo's relay; `nil` if it uses another one, which it cannot kill.
     let relay: DemoRelay?
+    /// The demo's relays, if there are several.
+    let cluster: DemoCluster?
     /// The pause between steps.
     let pace: Duration
     private let observer: DemoObserver
@@ -23,9 +25,16 @@ final class DemoWorld: Sendable {
     var tablet: DemoClient { clients[2] }
 
     /// Creates all clients without opening them.
-    init(_ settings: DemoSettings, relay: DemoRelay?, clients count: Int, pace: Duration) {
+    init(
+        _ settings: DemoSettings,
+        relay: DemoRelay?,
+        cluster: DemoCluster? = nil,
+        clients count: Int,
+        pace: Duration
+    ) {
         self.settings = settings
         self.relay = relay
+        self.cluster = cluster
         self.pace = pace
         observer = DemoObserver(settings)
         healthMonitor = DemoHealthMonitor(settings.url, settings.journal)
@@ -63,13 +72,15 @@ final class DemoWorld: Sendable {
     }
 
     /// Whether the relay is running, as far as is known.
-    var isRelayRunning: Bool { relay?.isRunning ?? healthMonitor.isAnswering }
+    var isRelayRunning: Bool { cluster != nil || relay?.isRunning ?? healthMonitor.isAnswering }
 
     /// Returns the result of `body`, or throws if the relay stops meanwhile.
     func whileRelayAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws
         -> Result
     {
         if let relay { return try await Wait.race(body, unless: { try await relay.throwWhenEnded() }) }
+        // It may be silent while a standby is promoted, and starts again what ends.
+        if cluster != nil { return try await body() }
         watching.withLock { task in task = task ?? Task { [healthMonitor] in await healthMonitor.watch() } }
         return try await Wait.race(body, unless: { [healthMonitor] in try await healthMonitor.throwWhenLost() })
     }
@@ -96,7 +107,7 @@ final class DemoWorld: Sendable {
     func close() async {
         watching.withLock { $0?.cancel() }
         // A lost relay cannot be cleaned up.
-        let isElsewhere = relay == nil && !healthMonitor.isLost
+        let isElsewhere = relay == nil && cluster == nil && !healthMonitor.isLost
         if isElsewhere {
             // A remaining share would keep a zone that is not recognizable as the demo's.
             for client in [phone, tablet] where (try? await client.ownShare()) != nil {
@@ -112,6 +123,7 @@ final class DemoWorld: Sendable {
             }
         }
         relay?.stop()
+        await cluster?.stop()
     }
 
     /// Pauses so that people can read the last lines.
