@@ -52,11 +52,11 @@
         }
 
         @Test("a sign of life has a sender and no message")
-        func sign() throws {
+        func sign() {
             var reader = NodePayloadReader()
-            let read = try #require(reader.read(NodePayload.sign(of: sender)))
-            #expect(read.sender == sender)
-            #expect(read.messages == [])
+            let read = reader.read(NodePayload.sign(of: sender))
+            #expect(read?.sender == sender)
+            #expect(read?.messages == [])
         }
     }
 #endif
