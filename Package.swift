@@ -311,7 +311,7 @@ var package = Package(
             [
                 "TestSupport",
                 "Records", "RelayCore", "SQLiteStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
-                "ChildProcesses",
+                "ChildProcesses", "LocalCluster",
                 argumentParser,
                 crypto, grdb, logging,
             ]

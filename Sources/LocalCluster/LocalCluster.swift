@@ -365,6 +365,8 @@ package actor LocalCluster {
 
     // MARK: Status
 
+    package var folderPath: String { settings.folder }
+
     package var status: ClusterStatus {
         var status = ClusterStatus(address: address, process: getpid(), failovers: failovers)
         let connections = balancer.connections

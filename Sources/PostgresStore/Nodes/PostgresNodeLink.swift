@@ -118,6 +118,7 @@
             threads.wait()
         }
 
+        private var hasListened: Bool { shared.withLock { $0.listener != nil } }
         private var isStopped: Bool { shared.withLock { $0.isStopped } }
 
         private func connect() throws(PostgresError) -> PostgresConnection {
@@ -192,13 +193,15 @@
 
         private func notify(_ events: NodeLinkEvents) {
             var connection: PostgresConnection?
-            var nextSign = time.uptime()
+            // The first sign of life follows the first LISTEN, whose connection it names.
+            var nextSign: Duration?
             var longMessages: UInt64 = 0
             var unsent: [[UInt8]] = []
             while true {
-                if unsent.isEmpty { unsent = outbox.take(within: nextSign - time.uptime()) }
+                let wait = nextSign.map { $0 - time.uptime() } ?? .milliseconds(20)
+                if unsent.isEmpty { unsent = outbox.take(within: wait) }
                 let isLast = isStopped
-                let isDue = time.uptime() >= nextSign || connection == nil
+                let isDue = nextSign.map { time.uptime() >= $0 || connection == nil } ?? hasListened
                 do throws(PostgresError) {
                     let live: PostgresConnection
                     if let connection { live = connection } else { live = try connect() }

@@ -32,7 +32,7 @@
         func shared() {
             let messages = (0..<100).map { "\($0) \(String(repeating: "m", count: 150))" }
             let payloads = payloads(of: messages)
-            #expect(payloads.count == 3)
+            #expect(payloads.count == 2)
             #expect(read(payloads) == messages)
         }
 
