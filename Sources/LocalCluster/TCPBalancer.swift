@@ -112,8 +112,8 @@ package final class TCPBalancer: Sendable {
             .whenComplete { [self] result in
                 switch result {
                 case .success(let outgoing):
-                    // The client may have gone in the meantime.
-                    if incoming.isActive { connection.resume() } else { outgoing.close(promise: nil) }
+                    // The client may have gone in the meantime, or not be registered yet.
+                    if connection.incoming.isClosed { outgoing.close(promise: nil) } else { connection.resume() }
                 case .failure:
                     connection.renewOutgoing()
                     connect(connection, on: incoming, without: failed.union([target]))
@@ -162,6 +162,7 @@ private final class HalfConnection: ChannelDuplexHandler, @unchecked Sendable {
     private let balancer: TCPBalancer
     private let channel = Mutex<(any Channel)?>(nil)
     private var context: ChannelHandlerContext?
+    private(set) var isClosed = false
     private var isReadPending = false
     private var isClosing = false
 
@@ -206,7 +207,10 @@ private final class HalfConnection: ChannelDuplexHandler, @unchecked Sendable {
         if context.channel.isWritable { partner?.resume() }
     }
 
-    func channelInactive(context: ChannelHandlerContext) { partner?.closeAfterWriting() }
+    func channelInactive(context: ChannelHandlerContext) {
+        isClosed = true
+        partner?.closeAfterWriting()
+    }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
