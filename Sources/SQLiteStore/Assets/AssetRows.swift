@@ -1,5 +1,6 @@
 package import Records
 import RelayCore
+import RelaySystem
 import StoreKit
 
 extension SQLiteStore {

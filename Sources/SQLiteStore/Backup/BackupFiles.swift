@@ -53,21 +53,11 @@ package struct BackupFiles {
 
     /// Returns the hash and the length of a file, which is read in pieces.
     package static func checksum(of path: String) throws -> (hex: String, bytes: Int64) {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw failure(path) }
-        defer { close(descriptor) }
-        var hasher = SHA256()
-        var bytes: Int64 = 0
-        var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        while true {
-            let count = read(descriptor, &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw failure(path) }
-            guard count > 0 else { break }
-            buffer.withUnsafeBytes { hasher.update(bufferPointer: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
-            bytes += Int64(count)
+        do throws(DiskCalls.Failure) {
+            return try FileChecksum.sha256(of: path)
+        } catch {
+            throw BackupFailure.unreadable(path, FolderAccess.words(error.number))
         }
-        return (Hex.encode(hasher.finalize()), bytes)
     }
 
     static func size(of path: String) throws -> Int64 {

@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import RelaySystem
 import StoreKit
 
 /// The state that the next commit creates.

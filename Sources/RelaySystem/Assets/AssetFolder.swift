@@ -1,9 +1,6 @@
-import Crypto
-import Dispatch
 import Foundation
 package import Records
 package import RelayCore
-package import RelaySystem
 import Synchronization
 
 /// The assets of one container and environment: files named by the hash of their content, in a folder beside the
@@ -48,7 +45,7 @@ package final class AssetFolder: AssetStore {
 
     private var incoming: String { folder + "/incoming" }
 
-    private func path(of hash: AssetHash) -> String { "\(folder)/\(hash.hex.prefix(2))/\(hash.hex)" }
+    package func path(of hash: AssetHash) -> String { "\(folder)/\(hash.hex.prefix(2))/\(hash.hex)" }
 
     // MARK: Uploads and lookups
 
@@ -88,7 +85,7 @@ package final class AssetFolder: AssetStore {
     }
 
     /// Returns whether a record may start to use the asset.
-    func isUsable(_ hash: AssetHash) -> Bool {
+    package func isUsable(_ hash: AssetHash) -> Bool {
         file(of: hash) != nil && !markedForRemoval.withLock { $0.contains(hash) }
     }
 
@@ -128,7 +125,7 @@ package final class AssetFolder: AssetStore {
     /// Removes uploads that an earlier process left unfinished and that cannot be continued.
     ///
     /// Must be called before the first upload.
-    static func removeIncoming(in folder: String) {
+    package static func removeIncoming(in folder: String) {
         let incoming = folder + "/incoming"
         for file in (try? FileManager.default.contentsOfDirectory(atPath: incoming)) ?? [] {
             unlink("\(incoming)/\(file)")
@@ -153,7 +150,7 @@ package final class AssetFolder: AssetStore {
     }
 
     /// Returns whether an upload has begun or ended since `limit`.
-    func hasAssets(since limit: Timestamp) -> Bool {
+    package func hasAssets(since limit: Timestamp) -> Bool {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] {
             let place = "\(folder)/\(name)"
             let files = (try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []
@@ -163,9 +160,9 @@ package final class AssetFolder: AssetStore {
     }
 
     /// Keeps records from starting to use these assets, until they are spared or removed.
-    func markForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.formUnion(hashes) } }
+    package func markForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.formUnion(hashes) } }
 
-    func unmarkForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.subtract(hashes) } }
+    package func unmarkForRemoval(_ hashes: [AssetHash]) { markedForRemoval.withLock { $0.subtract(hashes) } }
 
     /// Removes an asset, unless it was uploaded again since `limit`.
     package func remove(_ hash: AssetHash, ifBefore limit: Timestamp) {
@@ -179,7 +176,7 @@ package final class AssetFolder: AssetStore {
         return Int64(status.modified.tv_sec) * 1000 < limit.milliseconds
     }
 
-    func removeIfTemporary() {
+    package func removeIfTemporary() {
         if isTemporary { try? FileManager.default.removeItem(atPath: folder) }
     }
 }
@@ -261,7 +258,7 @@ private final class FileIntake: AssetUpload {
 
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64) {
         do {
-            guard let hash = AssetHash(hasher.finish()) else { throw DiskCalls.Failure("hash") }
+            guard let hash = hasher.finish() else { throw DiskCalls.Failure("hash") }
             let descriptor = try opened()
             guard folder.disk.sync(descriptor) == 0 else { throw DiskCalls.Failure("fsync") }
             try folder.keep(path, as: hash)
@@ -278,27 +275,6 @@ private final class FileIntake: AssetUpload {
     }
 }
 
-/// Hashes pieces while they are being written, which takes about as long.
-///
-/// A few pieces may wait; then `add` blocks.
-// Unchecked for the hasher: used on `queue` only, by one thread at a time.
-private final class PieceHasher: @unchecked Sendable {
-    private var hasher = SHA256()
-    private let queue = DispatchQueue(label: "zonecast hashing")
-    private let room = DispatchSemaphore(value: 16)
-
-    func add(_ piece: [UInt8]) {
-        room.wait()
-        queue.async { [self] in
-            piece.withUnsafeBytes { hasher.update(bufferPointer: $0) }
-            room.signal()
-        }
-    }
-
-    /// Returns the hash of all pieces.
-    func finish() -> SHA256.Digest { queue.sync { hasher.finalize() } }
-}
-
 /// Converts a failed call to an error for the client, which reveals neither paths nor causes.
 private enum AssetFailure {
     static func relayError(_ error: any Error) -> RelayError {
@@ -308,123 +284,5 @@ private enum AssetFailure {
             "The relay cannot store assets right now; its disk may be full.",
             retryAfter: .seconds(30)
         )
-    }
-}
-
-/// Which of a store's assets are intact, as far as this process knows.
-///
-/// A disk may return other bytes than were written, without an error and years later. So each file is checked against
-/// the hash in its name before it is first served, unless this process has received it.
-final class VerifiedAssets: Sendable {
-    private struct Finding {
-        var file: FileVersion
-        var isSound: Bool
-    }
-
-    /// The maximum number of findings, which take some megabytes; with more, files are read again.
-    private static let most = 1 << 15
-
-    private let findings = Mutex<[AssetHash: Finding]>([:])
-    /// Reads one file at a time: after a restart many are requested, and a disk reads one faster than many at once.
-    private let queue = DispatchQueue(label: "zonecast asset checks", qos: .utility)
-    /// Large files have a queue of their own, so that a request for a picture does not wait for a film.
-    private let largeQueue = DispatchQueue(label: "zonecast asset checks, large", qos: .utility)
-    private static let large: Int64 = 1 << 22
-
-    /// Records a file that was received just now: its hash was computed on the way.
-    func note(_ hash: AssetHash, at path: String) {
-        guard let file = FileVersion(path) else { return }
-        keep(Finding(file: file, isSound: true), of: hash)
-    }
-
-    /// Runs `touch`, which gives the file a new time, and keeps what is known about the file.
-    func renew(_ hash: AssetHash, at path: String, _ touch: () -> Void) {
-        let isSound = known(hash, at: path)
-        touch()
-        guard let isSound, let file = FileVersion(path) else { return }
-        keep(Finding(file: file, isSound: isSound), of: hash)
-    }
-
-    /// Returns whether the content of the file matches its name; reads the file if that is not known.
-    func isSound(_ asset: AssetFile, _ hash: AssetHash) async throws(RelayError) -> Bool {
-        let path = asset.path
-        if let isSound = known(hash, at: path) { return isSound }
-        let found = await withCheckedContinuation { continuation in
-            let line = asset.size < Self.large ? queue : largeQueue
-            line.async { continuation.resume(returning: self.look(hash, at: path)) }
-        }
-        guard let found else {
-            throw RelayError(.tryAgainLater, "The relay cannot read this asset right now.", retryAfter: .seconds(30))
-        }
-        return found
-    }
-
-    private func look(_ hash: AssetHash, at path: String) -> Bool? {
-        // An earlier request may have read it meanwhile.
-        if let isSound = known(hash, at: path) { return isSound }
-        guard let file = FileVersion(path), let checksum = try? BackupFiles.checksum(of: path) else { return nil }
-        let finding = Finding(file: file, isSound: checksum.hex.hasPrefix(hash.hex))
-        keep(finding, of: hash)
-        return finding.isSound
-    }
-
-    private func known(_ hash: AssetHash, at path: String) -> Bool? {
-        guard let file = FileVersion(path) else { return nil }
-        return findings.withLock { findings in
-            findings[hash].flatMap { $0.file == file ? $0.isSound : nil }
-        }
-    }
-
-    private func keep(_ finding: Finding, of hash: AssetHash) {
-        findings.withLock { findings in
-            if findings.count >= Self.most { findings = [:] }
-            findings[hash] = finding
-        }
-    }
-}
-
-/// A lock on a data folder's assets, held while a backup copies them, and while unused ones or whole stores are removed.
-///
-/// Uses a file of its own in the folder, since other processes make backups too; the system releases the lock with the
-/// process. If the file system has no locks, or the folder cannot be written, nothing is locked.
-struct AssetLock {
-    /// The assets are being copied, or removed by another process.
-    struct Busy: Error {}
-
-    private let descriptor: Int32
-
-    /// Locks the assets for copying; waits until a removal has ended.
-    static func copying(of data: String) -> AssetLock? { try? AssetLock(data, LOCK_SH) }
-
-    /// Locks the assets for removing unused ones.
-    static func clearing(of data: String) throws(Busy) -> AssetLock? { try AssetLock(data, LOCK_EX | LOCK_NB) }
-
-    /// Locks the assets for replacing or deleting whole stores; waits up to a minute for a backup.
-    static func replacing(of data: String) throws(Busy) -> AssetLock? {
-        let start = ContinuousClock.now
-        while true {
-            do throws(Busy) { return try AssetLock(data, LOCK_EX | LOCK_NB) } catch {
-                guard ContinuousClock.now - start < .seconds(60) else { throw error }
-                usleep(20_000)
-            }
-        }
-    }
-
-    private init?(_ data: String, _ kind: Int32) throws(Busy) {
-        descriptor = open("\(data)/assets.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { return nil }
-        while flock(descriptor, kind) != 0 {
-            if errno == EINTR { continue }
-            let isBusy = errno == EWOULDBLOCK
-            close(descriptor)
-            if isBusy { throw Busy() }
-            return nil
-        }
-    }
-
-    func release() {
-        // See `BackupLock.release`.
-        flock(descriptor, LOCK_UN)
-        close(descriptor)
     }
 }
