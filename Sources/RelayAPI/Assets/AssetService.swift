@@ -1,3 +1,4 @@
+import Crypto
 import Dispatch
 import HTTPTypes
 import Records
@@ -163,15 +164,24 @@ final class AssetService: Sendable {
         var refusal = refusal(of: upload, from: request.remoteAddress)
         // The received part is kept if the upload is refused, which may be temporary.
         let part = refusal == nil ? interrupted.take(address, at: offset) : nil
-        if refusal == nil, offset != 0, part == nil { refusal = .uploadOffset(offset) }
+        if refusal == nil, offset < 0 { refusal = .uploadOffset(offset) }
         let (stores, interrupted, time, life) = (stores, interrupted, time, settings.uploadLifetime)
         return UploadIntake(
             upload,
-            assetStore: { () throws(RelayError) in try stores.assets(of: upload.home) },
+            begin: { () throws(RelayError) in
+                let assetStore = try stores.assets(of: upload.home)
+                guard offset > 0 else { return try assetStore.begin() }
+                // Another relay may have received the part before.
+                guard let resumed = try assetStore.resume(Self.key(of: address), at: offset) else {
+                    throw .uploadOffset(offset)
+                }
+                return resumed
+            },
             multipart: MultipartBody(contentType: type),
             limit: settings.largest,
             refusal: refusal,
             resuming: offset == 0 ? nil : part,
+            at: max(offset, 0),
             queue: queue,
             onInterrupted: { part in
                 let now = time.uptime()
@@ -180,14 +190,20 @@ final class AssetService: Sendable {
         )
     }
 
+    /// The key of an interrupted upload for other relays; who reads it in the store does not learn the address.
+    static func key(of address: String) -> String { Hex.encode(SHA256.hash(data: Array(address.utf8))) }
+
     /// Deletes interrupted uploads that can no longer be resumed.
     func removeExpiredUploads() { interrupted.removeExpired(at: time.uptime()) }
 
     /// Returns the number of bytes received of an interrupted upload.
     private func progress(at address: String) throws(RelayError) -> APIResponse {
-        guard upload(at: address) != nil else { throw .assetAddressEnded }
+        guard let upload = upload(at: address) else { throw .assetAddressEnded }
+        // Another relay may have continued the upload.
+        let elsewhere = try assetStore(of: upload.home).receivedSize(of: Self.key(of: address))
+        let size = max(interrupted.size(of: address), elsewhere)
         var response = APIResponse(status: .noContent)
-        response.headers[.uploadOffset] = "\(interrupted.size(of: address))"
+        response.headers[.uploadOffset] = "\(size)"
         response.headers[.cacheControl] = "no-store"
         return response
     }
@@ -287,7 +303,7 @@ extension AssetService {
             let download = Download(parts), isValid(download.issuedTo), let asset = try asset(of: download)
         else { throw .assetAddressEnded }
         let assetStore = try assetStore(of: download.home)
-        guard let file = assetStore.file(of: download.hash) else { throw .assetDamaged }
+        guard let file = try assetStore.file(of: download.hash) else { throw .assetDamaged }
         if download.scope == .public {
             try transfers.check(download.home, stores.store(of: download.home), at: time.now())
         }

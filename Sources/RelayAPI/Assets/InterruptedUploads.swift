@@ -46,7 +46,7 @@ final class InterruptedUploads: Sendable {
 
     /// Stores a part and closes its file descriptor.
     func add(_ part: Part, of owner: Owner, at address: String, until end: Duration, at now: Duration) {
-        part.intake.rest()
+        part.intake.rest(keepingAs: AssetService.key(of: address))
         let dropped = parts.withLock { parts -> [Entry] in
             var dropped = Self.takeEnded(of: &parts, at: now)
             dropped += [parts.updateValue(Entry(part: part, owner: owner, until: end), forKey: address)]

@@ -27,11 +27,11 @@ final class UploadIntake: BodyIntake {
         var size: Int64 = 0
         var failure: RelayError?
 
-        init(multipart: MultipartBody?, resuming part: InterruptedUploads.Part?) {
+        init(multipart: MultipartBody?, resuming part: InterruptedUploads.Part?, at offset: Int64) {
             self.multipart = multipart
             isMultipart = multipart != nil
             intake = part?.intake
-            size = part?.size ?? 0
+            size = part?.size ?? offset
         }
     }
 
@@ -40,35 +40,37 @@ final class UploadIntake: BodyIntake {
     private let queue: DispatchQueue
     // Only accessed on `queue`, by one thread at a time.
     nonisolated(unsafe) private let work: Work
-    private let assetStore: @Sendable () throws(RelayError) -> any AssetStore
+    private let begin: @Sendable () throws(RelayError) -> any AssetUpload
     private let limit: Int64
     private let onInterrupted: @Sendable (InterruptedUploads.Part) -> Void
 
     /// - Parameters:
     ///   - upload: The content of the upload address.
-    ///   - assetStore: Returns the asset store; called on the queue, because opening it may block.
+    ///   - begin: Begins or continues the upload, unless there is a part; called on the queue, because it may block.
     ///   - multipart: Parses the body if it is multipart.
     ///   - limit: The maximum size of an asset in bytes.
     ///   - refusal: The error if the upload is refused; the body is then received and discarded.
     ///   - part: The part received before, to resume the upload.
+    ///   - offset: The number of bytes received before.
     ///   - queue: The target queue for writing.
     ///   - onInterrupted: Receives the part if the body ends early.
     init(
         _ upload: Upload,
-        assetStore: @escaping @Sendable () throws(RelayError) -> any AssetStore,
+        begin: @escaping @Sendable () throws(RelayError) -> any AssetUpload,
         multipart: MultipartBody?,
         limit: Int64,
         refusal: RelayError? = nil,
         resuming part: InterruptedUploads.Part? = nil,
+        at offset: Int64 = 0,
         queue: DispatchQueue,
         onInterrupted: @escaping @Sendable (InterruptedUploads.Part) -> Void
     ) {
         self.upload = upload
-        self.assetStore = assetStore
+        self.begin = begin
         self.limit = limit
         self.onInterrupted = onInterrupted
         self.queue = DispatchQueue(label: "zonecast upload", target: queue)
-        work = Work(multipart: multipart, resuming: part)
+        work = Work(multipart: multipart, resuming: part, at: offset)
         work.failure = refusal
     }
 
@@ -107,7 +109,7 @@ final class UploadIntake: BodyIntake {
     private func write(_ piece: [UInt8]) {
         guard work.failure == nil else { return }
         do throws(RelayError) {
-            let intake = if let begun = work.intake { begun } else { try assetStore().begin() }
+            let intake = if let begun = work.intake { begun } else { try begin() }
             work.intake = intake
             if work.isMultipart {
                 guard let content = work.multipart?.take(piece) else { throw Self.notMultipart }
@@ -145,7 +147,7 @@ final class UploadIntake: BodyIntake {
             if let failure = work.failure { throw failure }
             if work.isMultipart, !(work.multipart?.isComplete ?? false) { throw Self.notMultipart }
             try allow(work.size)
-            let intake = if let begun = work.intake { begun } else { try assetStore().begin() }
+            let intake = if let begun = work.intake { begun } else { try begin() }
             work.intake = nil
             return .success(try intake.finish())
         } catch {

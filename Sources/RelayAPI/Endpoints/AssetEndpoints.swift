@@ -127,7 +127,7 @@ extension RequestContext {
             let assetStore = try? assets.assetStore(of: home)
         else { return [] }
         var readableAssets: Set<KnownAsset> = []
-        for asset in known where assetStore.file(of: asset.hash)?.size == asset.size {
+        for asset in known where try assetStore.size(of: asset.hash) == asset.size {
             let isOwn = user == zone.id.owner && assets.isPending(asset.hash, of: user, in: home)
             let uses = isOwn ? 1 : try reader.assetUses(of: [asset.hash], in: zone)[asset.hash] ?? 0
             if uses > 0 { readableAssets.insert(asset) }

@@ -38,12 +38,23 @@ package struct AssetFile: Hashable, Sendable {
 
 /// The assets of one container in one environment.
 ///
-/// Calls block their thread, for microseconds unless stated otherwise. Safe to call from any thread.
+/// Calls block their thread, for microseconds unless stated otherwise or unless the store is on another machine. Safe to
+/// call from any thread.
 package protocol AssetStore: Sendable {
     /// Starts the upload of an asset.
     func begin() throws(RelayError) -> any AssetUpload
+    /// Continues an upload that another relay over the same store has kept under this key; takes it from that relay.
+    ///
+    /// Returns `nil` if there is none with so many bytes.
+    func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)?
+    /// Returns the number of bytes of an upload that was kept under this key; 0 if there is none.
+    func receivedSize(of key: String) throws(RelayError) -> Int64
+    /// Returns the size of an asset; `nil` if it is not stored.
+    func size(of hash: AssetHash) throws(RelayError) -> Int64?
     /// Returns the asset's file; `nil` if it is not stored.
-    func file(of hash: AssetHash) -> AssetFile?
+    ///
+    /// A store on another machine fetches the content first, which may take long.
+    func file(of hash: AssetHash) throws(RelayError) -> AssetFile?
     /// Returns whether a file's content matches its hash.
     ///
     /// Reads the whole file the first time, without blocking the caller's thread. Throws `tryAgainLater` if the file
@@ -53,16 +64,30 @@ package protocol AssetStore: Sendable {
     func renew(_ hash: AssetHash)
 }
 
+// For a store whose assets are files of this machine, and which no other relay uses.
+extension AssetStore {
+    package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? { nil }
+    package func receivedSize(of key: String) throws(RelayError) -> Int64 { 0 }
+    package func size(of hash: AssetHash) throws(RelayError) -> Int64? { try file(of: hash)?.size }
+}
+
 /// An asset upload in progress; used by one thread at a time.
 ///
 /// Leaves nothing behind if it is released before `finish`.
 package protocol AssetUpload: AnyObject {
     /// Releases file descriptors and buffers until the next piece arrives, which may take long.
     func rest()
+    /// Does the same for an upload that was interrupted, and lets another relay over the same store continue it by this
+    /// key.
+    func rest(keepingAs key: String)
     /// Appends a piece of the content.
     func take(_ piece: [UInt8]) throws(RelayError)
     /// Stores the asset under its hash; returns when it is durable, which may take long.
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64)
+}
+
+extension AssetUpload {
+    package func rest(keepingAs key: String) { rest() }
 }
 
 /// The result of checking an asset value that a client wants to save.
