@@ -5,7 +5,7 @@ import RelayCore
 ///
 /// Reads in growing portions, so that any number of cursors can use the same statement and a short page costs little.
 struct IndexCursor {
-    private var scan: IndexScan
+    private(set) var scan: IndexScan
     // Small, because cursors are copied: the zone is in the run.
     private let run: QueryRun
     private let probes: [IndexProbe]

@@ -16,6 +16,12 @@ package protocol IndexReader: AnyObject {
     /// Counts the entries of a scan, up to `limit`.
     func count(_ scan: IndexScan, upTo limit: Int) throws -> Int
 
+    /// Counts the entries of several scans together; may stop once there are `limit`.
+    func count(_ scans: [IndexScan], upTo limit: Int) throws -> Int
+
+    /// Announces scans of which the engine will read the first portion at once.
+    func prefetch(_ scans: [IndexScan]) throws
+
     /// Appends the next entries of a scan, at most `limit`; fewer mean that there are no more.
     func portion(of scan: IndexScan, limit: Int, into portion: inout [IndexEntry]) throws
 
@@ -36,6 +42,15 @@ package protocol IndexReader: AnyObject {
 extension IndexReader {
     /// Does nothing, as a store does whose look-ups take microseconds.
     package func prefetch(_ entries: [IndexEntry], in zone: Zone, probing probes: [IndexProbe]) throws {}
+
+    /// Does nothing, as a store does whose scans take microseconds.
+    package func prefetch(_ scans: [IndexScan]) throws {}
+
+    package func count(_ scans: [IndexScan], upTo limit: Int) throws -> Int {
+        var count = 0
+        for scan in scans where count < limit { count += try self.count(scan, upTo: limit - count) }
+        return count
+    }
 }
 
 /// Where the entries of an index are.

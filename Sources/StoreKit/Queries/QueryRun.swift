@@ -83,11 +83,8 @@ final class QueryRun {
 
     func count(_ option: QueryOption, upTo limit: Int) throws -> Int {
         guard let source = source(of: option.target) else { return limit }
-        var count = 0
-        for range in option.ranges where count < limit {
-            count += try self.count(source, range, upTo: limit - count)
-        }
-        return count
+        let scans = option.ranges.filter { !$0.isEmpty }.map { IndexScan(source, zone: zone.number, range: $0) }
+        return try reader.count(scans, upTo: limit)
     }
 
     func count(_ source: IndexSource, _ range: KeyRange, upTo limit: Int) throws -> Int {
@@ -128,6 +125,7 @@ final class QueryRun {
             let start = start.map { IndexEntry(key: key, name: $0.recordName) }
             return cursor(source, .only(key), ascending: order.namesAscend, start: start, check)
         }
+        try reader.prefetch(cursors.map(\.scan))
         var merged = MergedCursor(cursors, ascending: order.namesAscend)
         while let entry = try merged.advance() {
             guard page.takes(Query.Position(keys: [], recordName: entry.name, zone: zone.id)) else { return }
@@ -141,6 +139,7 @@ final class QueryRun {
         if points.count == ranges.count {
             let check = CandidateCheck(query.filters, run: self, through: target, keys: points)
             let cursors = ranges.map { cursor(source, $0, check) }
+            try reader.prefetch(cursors.map(\.scan))
             var merged = MergedCursor(cursors, ascending: true)
             while let entry = try merged.advance() { try offer(entry, check) }
             return
