@@ -29,7 +29,8 @@
             var base = options.options
             let committed = base.events.committed
             base.events.committed = { [place] home, commit in withExtendedLifetime(place) { committed(home, commit) } }
-            return PostgresStores(place.open(), base, scheduler: options.scheduler)
+            let cache = AssetCache(folder: "\(rest.folder)/assets", draw: base.draw)
+            return PostgresStores(place.open(), base, cache: cache, scheduler: options.scheduler)
         }
 
         func store(_ options: TestStoreOptions) throws -> any Store {

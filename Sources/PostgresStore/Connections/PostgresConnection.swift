@@ -58,6 +58,8 @@
         /// Whether the answer to the latest pipeline has yet to be read.
         private var hasUnreadEnd = false
         private var isGivenUp = false
+        /// The number of round trips so far, for tests of costs.
+        package private(set) var roundTrips = 0
 
         /// The oldest server that has all that the relay uses.
         private static let oldestVersion: Int32 = 150_000
@@ -285,6 +287,7 @@
                 sent.append(.statement)
             }
             guard PQpipelineSync(pointer) == 1 else { throw lost() }
+            roundTrips += 1
             try flush()
             return sent
         }

@@ -454,6 +454,8 @@
             CREATE TABLE asset_upload (
                 content bigint PRIMARY KEY,
                 home bigint NOT NULL,
+                -- drawn by the relay that receives it
+                holder bigint NOT NULL,
                 key text COLLATE "C",
                 size bigint NOT NULL,
                 chunks bigint NOT NULL,

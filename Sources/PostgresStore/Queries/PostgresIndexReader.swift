@@ -37,13 +37,24 @@
             var zone: Int64
             var range: KeyRange
             var isAscending: Bool
+
+            init(_ scan: IndexScan) {
+                (source, zone, range, isAscending) = (scan.source, scan.zone, scan.range, scan.isAscending)
+            }
         }
 
         private struct Ahead {
             var entries: ArraySlice<IndexEntry> = []
             var isAtEnd = false
-            /// The last entry that was passed on.
-            var last: IndexEntry?
+            /// The last entry that was passed on, or the one to start at.
+            var from: IndexEntry?
+            /// Whether none was passed on.
+            var isStart = true
+
+            /// Returns whether the entries are the next ones of a scan.
+            func continues(_ scan: IndexScan) -> Bool {
+                scan.from?.entry == from && (scan.from?.isIncluded ?? true) == isStart
+            }
         }
 
         private struct Probe: Hashable {
@@ -93,15 +104,55 @@
             return Int(try ask(query)[0].first?.int(0) ?? 0)
         }
 
+        func count(_ scans: [IndexScan], upTo limit: Int) throws -> Int {
+            var (count, rest) = (0, scans[...])
+            while count < limit, !rest.isEmpty {
+                var query = PostgresPipeline()
+                for scan in rest.prefix(Self.scansAtOnce) {
+                    let (text, values) = try scan.statement("1")
+                    query.add(
+                        "SELECT count(*) FROM (\(text) LIMIT $\(values.count + 1)) AS entry",
+                        values + [.int(Int64(limit - count))]
+                    )
+                }
+                count += try ask(query).reduce(0) { $0 + Int($1.first?.int(0) ?? 0) }
+                rest = rest.dropFirst(Self.scansAtOnce)
+            }
+            return min(count, limit)
+        }
+
+        /// How many scans are read in one round trip.
+        private static let scansAtOnce = 100
+
+        /// Reads the first entries of all scans together; most have few.
+        func prefetch(_ scans: [IndexScan]) throws {
+            guard scans.count > 1 else { return }
+            let limit = max(16, Self.entriesAtOnce / scans.count)
+            for start in stride(from: 0, to: scans.count, by: Self.scansAtOnce) {
+                let part = scans[start..<min(start + Self.scansAtOnce, scans.count)]
+                var query = PostgresPipeline()
+                for scan in part {
+                    let (text, values) = try scan.statement("value, name")
+                    query.add("\(text) LIMIT $\(values.count + 1)", values + [.int(Int64(limit))])
+                }
+                for (scan, rows) in zip(part, try ask(query)) {
+                    let entries = try Self.entries(in: rows)
+                    ahead[Range(scan)] = Ahead(
+                        entries: entries[...],
+                        isAtEnd: entries.count < limit,
+                        from: scan.from?.entry
+                    )
+                }
+            }
+        }
+
         /// How many entries are read at least.
         private static let entriesAtOnce = 200
 
         func portion(of scan: IndexScan, limit: Int, into portion: inout [IndexEntry]) throws {
-            let range = Range(source: scan.source, zone: scan.zone, range: scan.range, isAscending: scan.isAscending)
+            let range = Range(scan)
             var found = Ahead()
-            if let known = ahead[range], let from = scan.from, !from.isIncluded, known.last == from.entry {
-                found = known
-            }
+            if let known = ahead[range], known.continues(scan) { found = known }
             if found.entries.count < limit, !found.isAtEnd {
                 var rest = scan
                 if let last = found.entries.last { rest.from = (last, false) }
@@ -112,7 +163,7 @@
             }
             portion += found.entries.prefix(limit)
             found.entries = found.entries.dropFirst(limit)
-            found.last = portion.last
+            (found.from, found.isStart) = (portion.last, false)
             ahead[range] = found
         }
 
@@ -120,7 +171,11 @@
             let (text, values) = try scan.statement("value, name")
             var query = PostgresPipeline()
             query.add("\(text) LIMIT $\(values.count + 1)", values + [.int(Int64(limit))])
-            return try ask(query)[0].map { row in
+            return try Self.entries(in: ask(query)[0])
+        }
+
+        private static func entries(in rows: PostgresRows) throws -> [IndexEntry] {
+            try rows.map { row in
                 guard let key = QueryKey(ordered: row.borrowedBytes(0)) else {
                     throw PostgresError(.damaged, "An entry of an index has an unknown form.")
                 }

@@ -12,7 +12,8 @@
         private let known = Mutex<(version: UInt64, ofType: [Int64: [FieldIndex]])>((0, [:]))
 
         /// Returns the indexes of each record type, by its number.
-        func read(_ version: UInt64, in transaction: PostgresTransaction) throws(PostgresError) -> [Int64: [FieldIndex]] {
+        func read(_ version: UInt64, in transaction: PostgresTransaction) throws(PostgresError) -> [Int64: [FieldIndex]]
+        {
             let known = known.withLock { $0 }
             guard known.version != version else { return known.ofType }
             let found = try Self.read(in: transaction)

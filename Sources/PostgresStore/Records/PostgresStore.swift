@@ -451,6 +451,27 @@
             return writer.commit
         }
 
+        /// Runs `body` in a transaction that holds the lock of the schema, shared, and no owner's, and commits it.
+        func upkeepTransaction<Result>(
+            _ opening: PostgresPipeline,
+            _ body: (PostgresReader) throws -> Result
+        ) throws -> Result {
+            let connection = try database.pool.take(.writing)
+            defer { database.pool.put(back: connection, .writing) }
+            let names = known.withLock { $0.names }
+            let transaction = transaction(on: connection, names: names)
+            var statements = PostgresPipeline()
+            statements.add("SELECT pg_advisory_xact_lock_shared($1)", .int(home.schemaLock))
+            statements.append(opening)
+            statements.add(HomeVersions.select, .int(home.number))
+            guard let row = try connection.begin(statements).last else { throw PostgresError.missing("the container") }
+            let state = try state(try homeVersions(row), in: transaction)
+            let result = try body(PostgresReader(transaction) { state })
+            try connection.commit(transaction.takeWaiting())
+            learn(transaction.names, since: names)
+            return result
+        }
+
         /// Keeps what a committed transaction learned.
         private func learn(from writer: PostgresWriter, since names: StoreNames) {
             let schema = writer.known.state.schema
@@ -532,27 +553,6 @@
             }
             // The next write meets the same error and reports it to its caller.
             return hasMore ?? false
-        }
-    }
-
-    extension PostgresStore: IndexedStore {
-        package func query<Result>(
-            _ body: (any StoreReader) throws(RelayError) -> Result
-        ) async throws(RelayError) -> Result {
-            try await countedQuery(body).0
-        }
-
-        package func read<Result>(
-            _ work: inout QueryWork,
-            _ body: (any StoreReader) throws(RelayError) -> Result
-        ) throws(RelayError) -> Result {
-            try readRows(&work) { reader throws(RelayError) in try body(reader) }
-        }
-
-        package func build(_ wanted: Set<WantedIndex>, limit: Int) async throws(RelayError) -> Bool {
-            try await writeRows { writer throws(RelayError) in
-                try writer.attempt { try PostgresIndexBuilder(writer, isExclusive: true).build(wanted, limit: limit) }
-            }
         }
     }
 #endif

@@ -17,15 +17,25 @@
         /// One store is opened or closed at a time; that takes a few round trips.
         private let opening = Mutex(())
         private let readers: BlockingExecutor
+        private let cache: AssetCache
+        /// The environments whose assets this process has used.
+        private let homesWithAssets = Mutex<Set<ContainerEnvironment>>([])
 
         /// Opens nothing yet.
         ///
         /// - Parameters:
         ///   - database: the database.
         ///   - options: how stores are opened, and what they report.
+        ///   - cache: the files of assets on this machine.
         ///   - scheduler: runs commits in place of the stores' own threads.
-        package init(_ database: PostgresDatabase, _ options: StoreOptions, scheduler: CommitScheduler? = nil) {
+        package init(
+            _ database: PostgresDatabase,
+            _ options: StoreOptions,
+            cache: AssetCache,
+            scheduler: CommitScheduler? = nil
+        ) {
             self.database = database
+            self.cache = cache
             self.options = options
             self.scheduler = scheduler
             readers = BlockingExecutor(name: "zonecast-read", threads: database.pool.limits.reading)
@@ -78,7 +88,21 @@
         }
 
         package func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetStore {
-            throw RelayError(.internalError, "The store on PostgreSQL has no assets yet.")
+            try postgresAssets(of: home)
+        }
+
+        private func postgresAssets(of home: ContainerEnvironment) throws(RelayError) -> PostgresAssets {
+            homesWithAssets.withLock { _ = $0.insert(home) }
+            do throws(PostgresError) {
+                let draw = options.draw
+                // Read each time, since a command of another process may have replaced the container.
+                let row = try database.pool.use(.brief) { connection throws(PostgresError) in
+                    try HomeRow.ensure(home, draw: draw, connection)
+                }
+                return PostgresAssets(database.pool, home: row.number, cache: cache, draw: draw)
+            } catch {
+                throw error.relayError
+            }
         }
 
         package func survey<Result>(
@@ -86,19 +110,34 @@
             _ body: (any StoreSurvey) throws(RelayError) -> Result
         ) throws(RelayError) -> Result? {
             guard isThere(home) else { return nil }
-            throw RelayError(.internalError, "The store on PostgreSQL has no survey yet.")
+            return try postgresStore(of: home).survey(body)
         }
 
         // MARK: Upkeep
 
         package func removeBrokenUploads() {}
 
-        package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int { 0 }
+        package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
+            var removed = 0
+            var failure: RelayError?
+            for home in homesWithAssets.withLock({ $0.union(open.withLock { $0.homes }) }) {
+                do throws(RelayError) {
+                    removed += try postgresAssets(of: home).removeUnused(before: limit)
+                } catch {
+                    // A failure in one store does not affect the others.
+                    failure = failure ?? error
+                }
+            }
+            if let failure { throw failure }
+            return removed
+        }
 
         package func removeUnusedAssets(
             of home: ContainerEnvironment,
             before limit: Timestamp
-        ) async throws(RelayError) -> Int { 0 }
+        ) async throws(RelayError) -> Int {
+            try postgresAssets(of: home).removeUnused(before: limit)
+        }
 
         package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
             var forgotten = 0
@@ -177,6 +216,8 @@
         private(set) var closedCount = 0
 
         var stores: [PostgresStore] { entries.values.compactMap(\.store) }
+
+        var homes: [ContainerEnvironment] { Array(entries.keys) }
 
         func isOpen(_ home: ContainerEnvironment) -> Bool { entries[home] != nil }
 

@@ -415,12 +415,7 @@
         package func storedAssets(among hashes: Set<AssetHash>) -> Set<AssetHash> {
             guard !hashes.isEmpty else { return [] }
             let found = try? attempt {
-                let rows = try transaction.query(
-                    "SELECT hash FROM asset WHERE home = $1 AND hash = ANY($2)",
-                    .int(home.number),
-                    .blobs(hashes.map(\.bytes))
-                )
-                return Set(rows.compactMap { AssetHash($0.bytes(0)) })
+                try rows.lockStored(among: hashes)
             }
             // After a failure nothing is committed.
             return found ?? []

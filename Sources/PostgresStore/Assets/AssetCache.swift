@@ -1,0 +1,110 @@
+#if Postgres
+    import Dispatch
+    import Foundation
+    import Records
+    import RelayCore
+    import RelaySystem
+
+    /// Copies of assets in a folder of this machine, named by their hashes; may be deleted at any time.
+    ///
+    /// One for all containers, since equal content has the same hash: who may read an asset is decided before its file is
+    /// asked for.
+    // Unchecked: all mutable state is guarded by `condition`, which is a lock.
+    package final class AssetCache: @unchecked Sendable {
+        private let folder: AssetFolder
+        private let path: String
+        private let limit: Int64
+        private let condition = NSCondition()
+        /// The assets that are being fetched.
+        private var fetching: Set<AssetHash> = []
+        /// The bytes that have come since the folder was looked through; `nil` before the first time.
+        private var news: Int64?
+        private let trimming = DispatchQueue(label: "zonecast asset cache", qos: .utility)
+
+        /// - Parameters:
+        ///   - path: the folder, which need not exist.
+        ///   - limit: the bytes above which the files that were used longest ago are removed.
+        ///   - draw: returns 64 random bits, for the names of unfinished files.
+        package init(folder path: String, limit: Int64 = 10 << 30, draw: @escaping @Sendable () -> UInt64) {
+            self.path = path
+            self.limit = limit
+            // A file that a loss of power damages is fetched again.
+            var disk = DiskCalls.system
+            disk.sync = { _ in 0 }
+            folder = AssetFolder(folder: path + "/assets", disk: disk, draw: draw)
+        }
+
+        /// Returns the file of an asset, which `fetch` reads if it is not there; `nil` if that was other content.
+        ///
+        /// Other threads that need the same asset wait.
+        func file(
+            of hash: AssetHash,
+            size: Int64,
+            fetch: (any AssetUpload) throws(RelayError) -> Void
+        ) throws(RelayError) -> AssetFile? {
+            condition.withLock {
+                while fetching.contains(hash) { condition.wait() }
+                fetching.insert(hash)
+            }
+            defer {
+                condition.withLock {
+                    fetching.remove(hash)
+                    condition.broadcast()
+                }
+            }
+            if let known = folder.file(of: hash), known.size == size {
+                folder.renew(hash)
+                return known
+            }
+            // If this fails, so does what follows.
+            try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            let copy = try folder.begin()
+            try fetch(copy)
+            let found = try copy.finish()
+            guard found.hash == hash, found.size == size else {
+                remove(found.hash)
+                return nil
+            }
+            trimLater(after: size)
+            return folder.file(of: hash)
+        }
+
+        func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
+            try await folder.isSound(file, of: hash)
+        }
+
+        func remove(_ hash: AssetHash) { unlink(folder.path(of: hash)) }
+
+        private func trimLater(after size: Int64) {
+            let isTime = condition.withLock {
+                let total = (news ?? limit) + size
+                news = total > limit / 8 ? 0 : total
+                return total > limit / 8
+            }
+            if isTime { trimming.async { self.trim() } }
+        }
+
+        /// Removes files that were used longest ago, and those that an earlier process has left unfinished.
+        package func trim() {
+            let keys: Set<URLResourceKey> = [.fileSizeKey, .contentModificationDateKey, .isRegularFileKey]
+            let files = FileManager.default.enumerator(
+                at: URL(fileURLWithPath: path),
+                includingPropertiesForKeys: Array(keys)
+            )
+            var found: [(url: URL, size: Int64, used: Date)] = []
+            while let url = files?.nextObject() as? URL {
+                guard let values = try? url.resourceValues(forKeys: keys), values.isRegularFile == true else {
+                    continue
+                }
+                let used = values.contentModificationDate ?? .distantPast
+                found.append((url, Int64(values.fileSize ?? 0), used))
+            }
+            var total = found.reduce(0) { $0 + $1.size }
+            guard total > limit else { return }
+            for file in found.sorted(by: { $0.used < $1.used }) where total > limit / 10 * 9 {
+                unlink(file.url.path)
+                total -= file.size
+            }
+        }
+    }
+#endif

@@ -1,0 +1,217 @@
+#if Postgres
+    package import Records
+    package import RelayCore
+
+    /// The assets of one container in one environment: rows of the database, and a cache of them in a folder.
+    ///
+    /// An upload is written piece by piece under the number of its content. Its end inserts the asset's row, in the same
+    /// transaction as the last piece, so an asset is complete. Equal content is stored once. A download reads the pieces into
+    /// the cache, whose files are served.
+    package final class PostgresAssets: AssetStore {
+        private let pool: PostgresPool
+        private let home: Int64
+        private let cache: AssetCache
+        private let draw: @Sendable () -> UInt64
+
+        /// - Parameters:
+        ///   - pool: the connections.
+        ///   - home: the number of the container and environment.
+        ///   - cache: the files of this relay.
+        ///   - draw: returns 64 random bits, by which an upload is known to belong to this relay.
+        package init(_ pool: PostgresPool, home: Int64, cache: AssetCache, draw: @escaping @Sendable () -> UInt64) {
+            self.pool = pool
+            self.home = home
+            self.cache = cache
+            self.draw = draw
+        }
+
+        private func attempt<Value>(
+            _ purpose: PostgresConnection.Purpose,
+            _ body: (PostgresConnection) throws(PostgresError) -> Value
+        ) throws(RelayError) -> Value {
+            do throws(PostgresError) { return try pool.use(purpose, body) } catch { throw error.relayError }
+        }
+
+        // MARK: Uploads
+
+        package func begin() throws(RelayError) -> any AssetUpload {
+            PostgresUpload(into: pool, home: home, holder: draw())
+        }
+
+        package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? {
+            let (pool, home, holder) = (pool, home, draw())
+            return try attempt(.writing) { connection throws(PostgresError) in
+                try PostgresUpload(resuming: key, at: size, into: pool, home: home, holder: holder, connection)
+            }
+        }
+
+        package func receivedSize(of key: String) throws(RelayError) -> Int64 {
+            try attempt(.brief) { connection throws(PostgresError) in
+                let rows = try connection.query(
+                    "SELECT size FROM asset_upload WHERE home = $1 AND key = $2",
+                    .int(home),
+                    .text(key)
+                )
+                return rows.first?.int(0) ?? 0
+            }
+        }
+
+        package func renew(_ hash: AssetHash) {
+            // An asset that is not renewed is as old as before; the receipt for it may then come to nothing.
+            _ = try? pool.use(.brief) { connection throws(PostgresError) in
+                try connection.query(
+                    "UPDATE asset SET touched_at = now() WHERE home = $1 AND hash = $2",
+                    .int(home),
+                    .bytes(hash.bytes)
+                )
+            }
+        }
+
+        // MARK: Downloads
+
+        /// What is stored under a hash.
+        private struct Row {
+            var size: Int64
+            var content: Int64
+        }
+
+        private func row(of hash: AssetHash) throws(RelayError) -> Row? {
+            // A read of the store may be open on the same thread.
+            try attempt(.brief) { connection throws(PostgresError) in
+                let row = try connection.query(
+                    "SELECT size, content FROM asset WHERE home = $1 AND hash = $2",
+                    .int(home),
+                    .bytes(hash.bytes)
+                ).first
+                return row.map { Row(size: $0.int(0), content: $0.int(1)) }
+            }
+        }
+
+        package func size(of hash: AssetHash) throws(RelayError) -> Int64? { try row(of: hash)?.size }
+
+        package func file(of hash: AssetHash) throws(RelayError) -> AssetFile? {
+            guard let row = try row(of: hash) else { return nil }
+            return try cache.file(of: hash, size: row.size) { upload throws(RelayError) in
+                try fetch(row.content, into: upload)
+            }
+        }
+
+        /// How many pieces are read in one round trip.
+        private static let piecesAtOnce: Int64 = 4
+
+        private func fetch(_ content: Int64, into upload: any AssetUpload) throws(RelayError) {
+            var last: Int64 = -1
+            while true {
+                let rows = try attempt(.reading) { connection throws(PostgresError) in
+                    try connection.query(
+                        "SELECT n, bytes FROM asset_chunk WHERE content = $1 AND n > $2 ORDER BY n LIMIT $3",
+                        .int(content),
+                        .int(last),
+                        .int(Self.piecesAtOnce)
+                    )
+                }
+                for row in rows { try upload.take(row.bytes(1)) }
+                guard rows.count == Self.piecesAtOnce, let row = rows.last else { return }
+                last = row.int(0)
+            }
+        }
+
+        /// Fetches the content again if the cache's file has changed.
+        package func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
+            if try await cache.isSound(file, of: hash) { return true }
+            cache.remove(hash)
+            guard let again = try self.file(of: hash), again.size == file.size else { return false }
+            return try await cache.isSound(again, of: hash)
+        }
+    }
+
+    // MARK: Removal
+
+    extension PostgresAssets {
+        /// How many assets are removed in one transaction.
+        private static let removalsAtOnce = 200
+
+        /// Removes assets that are older than `limit` and that no record uses, and unfinished uploads that are as old;
+        /// returns the number of assets.
+        ///
+        /// Locks an asset's row before it looks for uses, as a write does that begins to use one: see
+        /// `PostgresSharingRows.lockStored`. So either sees what the other has done.
+        package func removeUnused(before limit: Timestamp) throws(RelayError) -> Int {
+            var removed = 0
+            while true {
+                let count = try attempt(.writing) { connection throws(PostgresError) in
+                    try removeSome(before: limit, connection)
+                }
+                removed += count
+                guard count > 0 else { break }
+            }
+            try attempt(.writing) { connection throws(PostgresError) in
+                _ = try connection.query(
+                    """
+                    WITH ended AS (
+                        DELETE FROM asset_upload WHERE home = $1 AND touched_at < to_timestamp($2 / 1000.0)
+                        RETURNING content)
+                    DELETE FROM asset_chunk c USING ended e WHERE c.content = e.content
+                    """,
+                    .int(home),
+                    .int(limit.milliseconds)
+                )
+            }
+            return removed
+        }
+
+        private static let isUnused = """
+            NOT EXISTS (
+                SELECT FROM asset_use u JOIN zone z ON z.id = u.zone WHERE u.hash = a.hash AND z.home = a.home)
+            """
+
+        private func removeSome(
+            before limit: Timestamp,
+            _ connection: PostgresConnection
+        ) throws(PostgresError) -> Int {
+            var choice = PostgresPipeline()
+            choice.add(
+                """
+                SELECT a.hash FROM asset a
+                WHERE a.home = $1 AND a.touched_at < to_timestamp($2 / 1000.0) AND \(Self.isUnused)
+                LIMIT $3 FOR UPDATE SKIP LOCKED
+                """,
+                .int(home),
+                .int(limit.milliseconds),
+                .int(Int64(Self.removalsAtOnce))
+            )
+            let hashes = try connection.begin(choice).last.map { rows in rows.map { Optional($0.bytes(0)) } } ?? []
+            guard !hashes.isEmpty else {
+                connection.rollBack()
+                return 0
+            }
+            // A statement of its own, which sees the uses that were committed before the rows were locked.
+            var removal = PostgresPipeline()
+            let place = removal.add(
+                """
+                WITH gone AS (
+                    DELETE FROM asset a WHERE a.home = $1 AND a.hash = ANY($2) AND \(Self.isUnused)
+                    RETURNING a.content),
+                pieces AS (DELETE FROM asset_chunk c USING gone g WHERE c.content = g.content)
+                SELECT count(*) FROM gone
+                """,
+                .int(home),
+                .blobs(hashes)
+            )
+            return Int(try connection.commit(removal)[place].first?.int(0) ?? 0)
+        }
+    }
+
+    extension PostgresSharingRows {
+        /// Returns those of the assets that are stored, and keeps them from being removed before the transaction ends.
+        package func lockStored(among hashes: Set<AssetHash>) throws(PostgresError) -> Set<AssetHash> {
+            guard !hashes.isEmpty else { return [] }
+            let rows = try transaction.query(
+                "SELECT hash FROM asset WHERE home = $1 AND hash = ANY($2) ORDER BY hash FOR KEY SHARE",
+                .int(transaction.home.number),
+                .blobs(hashes.map(\.bytes))
+            )
+            return Set(rows.compactMap { AssetHash($0.bytes(0)) })
+        }
+    }
+#endif
