@@ -18,7 +18,7 @@ struct ClusterCommand: AsyncParsableCommand {
 
 struct ClusterFolderOption: ParsableArguments {
     @Option(
-        help: ArgumentHelp("The cluster's folder. (default: ./zonecast-cluster)", valueName: "dir"),
+        help: ArgumentHelp("The cluster's folder.", valueName: "dir"),
         completion: .directory
     )
     var data = "zonecast-cluster"
