@@ -225,6 +225,9 @@ import Wire
         try begin()
         let unknown = try #require(AssetHash(Array(repeating: 9, count: AssetHash.byteCount)))
         #expect(try file(unknown) == nil && file(hash) != nil)
+        let files = FileManager.default.enumerator(atPath: place.folder)?.compactMap { $0 as? String } ?? []
+        let contents = files.map { FileManager.default.contents(atPath: "\(place.folder)/\($0)") }
+        #expect(!contents.contains(Data([9, 9, 9])))
         stores.removeBrokenUploads()
         #expect(try file(hash) != nil)
     }

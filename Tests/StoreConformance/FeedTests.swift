@@ -38,7 +38,12 @@ import Wire
     {
         let changes = try await store.save(["a", "b", "c", "d"]).map(\.change)
         let zone = try #require(try store.zone())
-        func visited(_ range: ClosedRange<UInt64>, backwards: Bool = false, most: Int = 9) throws -> [UInt64] {
+        func visited(
+            _ range: ClosedRange<UInt64>,
+            backwards: Bool = false,
+            limit: Int = 9,
+            most: Int = 9
+        ) throws -> [UInt64] {
             try store.look { reader throws in
                 var seen: [UInt64] = []
                 try reader.visitRecords(
@@ -46,7 +51,7 @@ import Wire
                     changes: range,
                     states: .all,
                     backwards: backwards,
-                    limit: 9,
+                    limit: limit,
                     rowsExceptFor: nil
                 ) { record, position in
                     #expect(record.change == position)
@@ -60,6 +65,12 @@ import Wire
         #expect(try visited(changes[1]...changes[2], backwards: true) == [changes[2], changes[1]])
         #expect(try visited(1...changes[3], most: 1) == [changes[0]])
         #expect(try visited(1...changes[3], backwards: true, most: 2) == [changes[3], changes[2]])
+        // In a range of many changes, for which a store may need several statements.
+        let last = try await store.save((0..<200).map { "n\($0)" })[199].change
+        for most in [1, 20, 40] {
+            #expect(try visited(1...last, limit: 90, most: most).count == most)
+            #expect(try visited(1...last, backwards: true, limit: 90, most: most).count == most)
+        }
     }
 
     @Test("records passed as rows are equal to whole records; other types, shares and tombstones stay whole")
@@ -239,6 +250,21 @@ import Wire
             #expect(try await stores.forgetTombstones(before: Timestamp(milliseconds: 30)) == 2)
             #expect(try store.feed() == ["d", "-c"] && horizon(of: store) == deleted[1].change)
             #expect(try await stores.forgetTombstones(before: Timestamp(milliseconds: 30)) == 0)
+        }
+    }
+
+    @Test("a participant's horizon is the newest forgotten tombstone of their view") func viewHorizon() async throws {
+        try await withCatalog { stores, store in
+            try await store.put([Draft("root"), Draft("leaf", parent: "root"), Draft("other")])
+            try await store.share("root", with: [.joined(.bob)])
+            let other = try await store.put([.deleted("other", at: 20)])[0].change
+            try await store.save(["later"], at: 30)
+            #expect(try await stores.forgetTombstones(before: Timestamp(milliseconds: 25)) == 1)
+            #expect(try horizon(of: store) == other && horizon(of: store, seenBy: .bob) == 0)
+            let leaf = try await store.put([.deleted("leaf", at: 40)])[0].change
+            try await store.save(["last"], at: 50)
+            #expect(try await stores.forgetTombstones(before: Timestamp(milliseconds: 45)) >= 1)
+            #expect(try horizon(of: store) == leaf && horizon(of: store, seenBy: .bob) == leaf)
         }
     }
 

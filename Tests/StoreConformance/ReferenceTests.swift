@@ -76,6 +76,8 @@ import Testing
         ])
         #expect(try found(["t"]).map(\.kind).first == .deleteSelf)
         #expect(try Set(found(["t"]).map(\.source)) == ["a", "b", "c"])
+        let zone = try #require(try store.zone())
+        #expect(try store.look { try $0.countDeleteSelf(to: ["t"], in: zone, atMost: 9) } == ["t": 1])
     }
 
     @Test("a change or a deletion of the source removes its former references") func changes() async throws {

@@ -138,6 +138,22 @@ import Wire
         #expect(change.token?.position == saved[1].change && log.all.last?.zones.count == 1)
     }
 
+    @Test("changes of several devices or users in one commit are reported without a device") func devices()
+        async throws
+    {
+        for (number, (author, device)) in [(UserID.alice, "tablet"), (.bob, "phone"), (.alice, "phone")].enumerated() {
+            try await store.write(touching: .alice) { writer throws(RelayError) in
+                for (name, author, device) in [("a", UserID.alice, "phone"), ("b", author, device)] {
+                    guard let zone = try writer.zone(.notes) else { throw .zoneNotFound }
+                    var draft = Draft("\(name)\(number)")
+                    draft.author = author
+                    try writer.put([draft.record(writer.takeChangeNumber())], replacing: [:], in: zone, by: device)
+                }
+            }
+        }
+        #expect(log.all.suffix(3).map { $0.zones.map(\.device) } == [[nil], [nil], ["phone"]])
+    }
+
     @Test("a refused write and a write without changes are not reported") func nothing() async throws {
         let count = log.all.filter { !$0.isEmpty }.count
         _ = try? await store.save(["a"], in: ZoneID("None", owner: .alice))

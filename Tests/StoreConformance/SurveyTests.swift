@@ -30,6 +30,9 @@ import Wire
         try await store.write(touching: .alice) { writer throws(RelayError) in
             try writer.put([Subscription(id: "all", kind: .database)], of: .alice, in: .private)
         }
+        let gone = ZoneID("Gone", owner: .alice)
+        try await store.makeZone(gone)
+        try await store.deleteZone(gone)
         let totals = try survey { try $0.totals() }
         #expect(totals.users == 1 && totals.shares == 1 && totals.subscriptions == 1)
         // The public database's zone is one of them.
