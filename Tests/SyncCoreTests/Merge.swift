@@ -1,16 +1,16 @@
 /// A three-way merge of two edits, field by field.
 ///
-/// See Sync.md, "Merging".
-package enum Merge {
+/// A model of what mirrors do with `MergePolicy`; see Sync.md, "Merging".
+enum Merge {
     /// The side whose value is kept if both sides changed a field.
-    package enum Winner: Hashable, Sendable { case mine, theirs }
+    enum Winner: Hashable, Sendable { case mine, theirs }
 
     /// The merged fields, and the names of the fields where one side's change was lost.
-    package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
-        package var fields: [String: Value]
-        package var lost: [String]
+    struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
+        var fields: [String: Value]
+        var lost: [String]
 
-        package init(fields: [String: Value], lost: [String] = []) {
+        init(fields: [String: Value], lost: [String] = []) {
             self.fields = fields
             self.lost = lost
         }
@@ -19,7 +19,7 @@ package enum Merge {
     /// Merges `mine` and `theirs`; `base` is the relay's state when `mine` began.
     ///
     /// A name that is missing from a dictionary means that the field has no value.
-    package static func fields<Value: Equatable & Sendable>(
+    static func fields<Value: Equatable & Sendable>(
         base: [String: Value],
         mine: [String: Value],
         theirs: [String: Value],
