@@ -54,7 +54,8 @@ extension NoticeEnvelope {
                 json.member("present", node.name)
                 json.key("devices")
                 json.array(devices) { json, device in json.device(device) }
-            case .recordMatched, .schemaChanged, .recordsChanged, .nodesChanged, .sweeping, nil: break
+            case .sweeping: json.member("sweeps", true)
+            case .recordMatched, .schemaChanged, .recordsChanged, .nodesChanged, nil: break
             }
         }
         return json.bytes
@@ -90,6 +91,7 @@ extension NoticeEnvelope {
         if let generation = json["revoked"] {
             return .credentialsRevoked([], generation: UInt64(bitPattern: try generation.int64()))
         }
+        if json.hasMember("sweeps") { return .sweeping }
         if let sender = json["joined"] ?? json["left"] {
             let node = try sender.string()
             let device = try json.required("device").device()

@@ -123,6 +123,11 @@ import Testing
         #expect(try copy(of: .recordMatched(large)) == nil)
     }
 
+    /// Nodes that answered it with a sweep of their own would never come to rest.
+    @Test func theBeginOfASweepAsksForNoSweep() throws {
+        guard case .sweeping = try copy(of: .sweeping) else { throw Mismatch() }
+    }
+
     /// Others read a schema from the store.
     @Test func aSchemaIsNotSent() throws {
         #expect(try copy(of: .schemaChanged(Schema(version: 3), in: store)) == nil)

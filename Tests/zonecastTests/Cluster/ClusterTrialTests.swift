@@ -8,9 +8,9 @@ import Testing
 ///
 /// Checked are the letters a, b, c, e, h, i and k of Reliability.md, "Invariants", as far as clients can see them. Each round
 /// causes one fault. `Deploy/soak --cluster` runs more rounds than a test does.
-@Suite(.ownThread, .serialized, .enabled(if: isPossible, "needs PostgreSQL, and a build with ZONECAST_POSTGRES=1"))
+@Suite(.ownThread, .serialized, .enabled(if: ClusterTrialTests.isPossible, "needs PostgreSQL and ZONECAST_POSTGRES=1"))
 struct ClusterTrialTests {
-    private static let isPossible =
+    static let isPossible =
         PostgresServer.isInstalled && ProcessInfo.processInfo.environment["ZONECAST_POSTGRES"] != nil
 
     /// The faults of each round; a soak repeats all of them.
