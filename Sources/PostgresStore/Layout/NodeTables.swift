@@ -6,6 +6,7 @@
                 name text COLLATE "C" PRIMARY KEY,
                 -- drawn when the relay starts
                 run bigint NOT NULL,
+                version text NOT NULL,
                 -- the server's process of the connection that listens
                 backend bigint,
                 started timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -32,6 +32,7 @@
 
         package let node: String
         private let sender: NodeSender
+        private let version: String
         private let address: PostgresAddress
         private let timing: Timing
         private let time: TimeSource
@@ -54,6 +55,7 @@
         /// - Parameters:
         ///   - node: the name of this relay among those of the cluster.
         ///   - run: a number that no earlier run of the node had.
+        ///   - version: the program's version, for people.
         ///   - address: the database.
         ///   - timing: how fast the link notices changes.
         ///   - time: the clock that is compared with the database's, and the one for waiting.
@@ -62,6 +64,7 @@
         package init(
             node: String,
             run: UInt64,
+            version: String,
             address: PostgresAddress,
             timing: Timing = Timing(),
             time: TimeSource,
@@ -70,6 +73,7 @@
         ) {
             self.node = node
             sender = NodeSender(node: node, run: run)
+            self.version = version
             self.address = address
             self.timing = timing
             self.time = time
@@ -265,16 +269,17 @@
             let life = PostgresValue.int(timing.life.wholeMilliseconds)
             let place = pipeline.add(
                 """
-                INSERT INTO node (name, run, backend, seen) VALUES ($1, $2, $3, clock_timestamp())
-                ON CONFLICT (name) DO UPDATE SET run = excluded.run, backend = excluded.backend,
-                    seen = excluded.seen,
+                INSERT INTO node (name, run, version, backend, seen) VALUES ($1, $2, $3, $4, clock_timestamp())
+                ON CONFLICT (name) DO UPDATE SET run = excluded.run, version = excluded.version,
+                    backend = excluded.backend, seen = excluded.seen,
                     started = CASE WHEN node.run = excluded.run THEN node.started ELSE excluded.seen END
-                WHERE node.run = excluded.run OR node.seen < clock_timestamp() - $4 * interval '1 ms'
+                WHERE node.run = excluded.run OR node.seen < clock_timestamp() - $5 * interval '1 ms'
                     OR NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = node.backend)
                 RETURNING 1
                 """,
                 .text(node),
                 runValue,
+                .text(version),
                 .int(shared.withLock { $0.listener }),
                 life
             )

@@ -29,6 +29,7 @@
                 link = PostgresNodeLink(
                     node: name,
                     run: run,
+                    version: "test",
                     address: address,
                     timing: timing,
                     time: .system,
@@ -164,7 +165,7 @@
             let observer = try PostgresConnection(to: address)
             // As a relay leaves it that was killed.
             try observer.query(
-                "INSERT INTO node (name, run, backend, seen) VALUES ('a', 1, 999999, clock_timestamp() + interval '1 h')"
+                "INSERT INTO node (name, run, version, backend, seen) VALUES ('a', 1, '', 999999, clock_timestamp() + interval '1 h')"
             )
             let second = try Node("a", run: 2, at: address)
             second.link.stop()
