@@ -75,6 +75,7 @@ struct ClusterTrialTests {
     }
 
     private func run(on cluster: LocalCluster, port: Int, _ disks: TrialDisks?) async throws {
+        try checkMonitoring(port: port)
         try TrialClient.prepare(port: port)
         let ledger = TrialLedger()
         let folder = ClusterFolder(await cluster.folderPath)
@@ -117,6 +118,19 @@ struct ClusterTrialTests {
         try check(&follower, port: port, ledger, "at the end")
         #expect(ledger.objections.isEmpty, "\(ledger.objections.joined(separator: "\n"))")
         #expect(ledger.seen > 0)
+    }
+
+    /// The monitoring files for clusters use only metrics that a node exports, each with the label `node`.
+    private func checkMonitoring(port: Int) throws {
+        let shown = String(decoding: try HTTPConnection(port: port).send("GET", "/metrics").body, as: UTF8.self)
+        let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../../Deploy/monitoring").standardizedFileURL.path
+        for file in ["grafana.cluster.json", "alerts.cluster.yaml"] {
+            let text = try String(contentsOfFile: "\(folder)/\(file)", encoding: .utf8)
+            for metric in Set(text.matches(of: /zonecast_[a-z_]+/).map { String($0.output) }) {
+                #expect(shown.contains("\n\(metric){node=\"node"), "\(file) names \(metric)")
+            }
+        }
     }
 
     private func waitForWrites(_ count: Int, _ ledger: TrialLedger) async throws {
