@@ -193,7 +193,7 @@
             guard let last = answer.rows.last, String(cString: PQcmdStatus(last.result)) == "COMMIT" else {
                 throw PostgresError(.failed, "The database rolled a transaction back.")
             }
-            if let warning = answer.warning {
+            if let warning = Self.heeded(answer.warning) {
                 throw PostgresError(.outcomeUnknown, "The database committed with a warning: \(warning)")
             }
             answer.rows.removeLast(2)

@@ -14,8 +14,10 @@
         /// Opens no connection yet; the first one creates the tables that are missing.
         ///
         /// - Parameters:
+        ///   - address: where the database is.
         ///   - cluster: the name of the cluster to which the database must belong.
         ///   - limits: how many connections there may be.
+        ///   - timeouts: those of each connection.
         package init(
             _ address: PostgresAddress,
             cluster: String,

@@ -161,6 +161,8 @@
             }
         }
 
+        /// The number of users, counted by their default zones.
+        ///
         /// A user has a default zone from the first request on. A user that was only named by others has none.
         package var userCount: Int {
             get throws(RelayError) {

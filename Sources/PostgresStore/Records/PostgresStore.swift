@@ -71,6 +71,7 @@
         ///   - onDamage: called for each request that needs damaged rows.
         ///   - onForeignOwner: called if a write touches an owner that it does not name. The write has failed then.
         ///   - scheduler: runs commits in place of the store's own threads.
+        /// - Throws: if the database cannot be reached or used.
         package init(
             _ container: ContainerEnvironment,
             in database: PostgresDatabase,
@@ -210,7 +211,7 @@
         {
             let known = known.withLock { $0.state }
             var state = known
-            if versions.schema != known.schema.version {
+            if versions.schema != known.schema.version, !PostgresFault.schemaKept.isPlanted {
                 state.schema = try PostgresSchemaRows(transaction).read()
                 self.known.withLock {
                     if $0.state.schema.version < state.schema.version { $0.state.schema = state.schema }

@@ -41,6 +41,9 @@
 
         /// - Parameters:
         ///   - connection: a connection with an open transaction, or one that `opening` opens.
+        ///   - home: the container's row.
+        ///   - names: the numbers that are known already.
+        ///   - insertNames: inserts missing names.
         ///   - opening: statements to send first.
         init(
             on connection: PostgresConnection,

@@ -123,7 +123,7 @@
         ///
         /// A shared lock cannot become an exclusive one: two transactions that tried would wait for each other.
         func requireExclusion() throws(RelayError) {
-            guard !isExclusive else { return }
+            guard !isExclusive, try !upgradesLock() else { return }
             needsExclusion = true
             throw report(PostgresError(.conflict, "The write needs the schema's lock."))
         }

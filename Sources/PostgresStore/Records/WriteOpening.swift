@@ -15,7 +15,10 @@
         /// The most records that are read ahead: their fields may take much memory.
         private static let mostRecords = 2_000
 
-        /// - Parameter ensureOwners: returns the numbers of users, who all have a row in `owner` then.
+        /// - Parameters:
+        ///   - writes: the writes of the transaction.
+        ///   - ensureOwners: returns the numbers of users, who all have a row in `owner` then.
+        /// - Throws: what `ensureOwners` throws.
         init(
             _ writes: [any StoreWrite],
             ensureOwners: (Set<UserID>) throws(PostgresError) -> [UserID: Int64]
@@ -60,7 +63,8 @@
             )
             // In a statement behind the lock: numbers that are taken while it waits would be smaller than those of the
             // transaction for which it waits.
-            for (sql, value) in [lock, numbers] { statements.add(sql, value) }
+            let (first, second) = Self.ordered(lock, numbers)
+            for (sql, value) in [first, second] { statements.add(sql, value) }
             statements.add(HomeVersions.select, .int(home.number))
             statements.add(
                 """
@@ -119,7 +123,8 @@
             ) throws(PostgresError) {
                 let rows = Array(rows)
                 let names = Dictionary(opening.owners.map { ($0.value, $0.key) }) { $1 }
-                for row in rows[1] {
+                let (locked, taken) = WriteOpening.ordered(rows[1], rows[2])
+                for row in locked {
                     guard let owner = names[row.int(0)] else { continue }
                     owners[owner] = PostgresWriter.LockedOwner(
                         number: row.int(0),
@@ -129,7 +134,7 @@
                         use: StorageUse()
                     )
                 }
-                numbers = rows[2].reversed().map { $0.unsigned(0) }
+                numbers = taken.reversed().map { $0.unsigned(0) }
                 versions = try read(rows[3])
                 for row in rows[4] {
                     guard let owner = names[row.int(0)] else { continue }

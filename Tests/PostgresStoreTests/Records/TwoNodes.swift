@@ -1,0 +1,101 @@
+#if Postgres
+    import ChildProcesses
+    import Foundation
+    import PostgresStore
+    import Records
+    import RelayCore
+    import Synchronization
+    import Testing
+
+    /// Two stores of one container, as two nodes of a cluster have them, and a connection that looks at the server.
+    struct TwoNodes {
+        static let alice = UserID("_00000000000000000000000000000001")
+        static let notes = ZoneID("Notes", owner: alice)
+
+        let first: PostgresStore
+        let second: PostgresStore
+        let observer: PostgresConnection
+
+        init(_ address: PostgresAddress) throws {
+            func open() throws -> PostgresStore {
+                guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
+                return try PostgresStore(
+                    ContainerEnvironment(container, .development),
+                    in: PostgresDatabase(address, cluster: "test"),
+                    draw: { UInt64.random(in: 1 ... .max) }
+                )
+            }
+            (first, second) = (try open(), try open())
+            observer = try PostgresConnection(to: address)
+        }
+
+        /// Waits until so many transactions wait for a lock.
+        func waiters(_ count: Int) async throws {
+            while try observer.query(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ).first?.int(0) != Int64(count) {
+                await Task.yield()
+            }
+        }
+
+        func lastChange() throws -> UInt64 {
+            try observer.query("SELECT max(last_change) FROM owner").first?.unsigned(0) ?? 0
+        }
+
+        static func makeZone(_ store: PostgresStore) async throws {
+            _ = try await store.write(touching: alice) { writer throws(RelayError) in
+                try writer.makeZone(notes, by: "phone")
+            }
+        }
+
+        static func record(_ name: String, _ change: UInt64, type: String = "Note") -> StoredRecord {
+            let stamp = StoredRecord.Stamp(
+                at: Timestamp(milliseconds: 1),
+                by: alice,
+                device: DeviceFingerprint(bits: 1)
+            )
+            return StoredRecord(
+                name: name,
+                type: type,
+                change: change,
+                created: stamp,
+                modified: stamp,
+                fields: Array("{}".utf8)
+            )
+        }
+
+        /// Writes one record, and returns its change number.
+        static func save(_ name: String, in store: PostgresStore) async throws -> UInt64 {
+            try await store.write(touching: alice) { writer throws(RelayError) in
+                guard let zone = try writer.zone(notes) else { throw .zoneNotFound }
+                let record = record(name, writer.takeChangeNumber())
+                try writer.put([record], replacing: [:], in: zone, by: "phone")
+                return record.change
+            }
+        }
+    }
+
+    /// Stops a thread of a store, in the middle of a write, until it is opened.
+    final class WriteGate: Sendable {
+        private let reached = DispatchSemaphore(value: 0)
+        private let opened = DispatchSemaphore(value: 0)
+
+        /// Called by the write.
+        func pass() {
+            reached.signal()
+            opened.wait()
+        }
+
+        /// Returns when the write has come to the gate.
+        func arrival() async {
+            await withCheckedContinuation { continuation in
+                DispatchQueue.global().async { [self] in
+                    reached.wait()
+                    continuation.resume()
+                }
+            }
+        }
+
+        func open() { opened.signal() }
+    }
+#endif
