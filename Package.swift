@@ -353,6 +353,13 @@ var package = Package(
             path: "Tests/StoreConformance",
             swiftSettings: strict
         ),
+        // The store on PostgreSQL beside the same statements without it; empty without the trait.
+        .executableTarget(
+            name: "store-benchmark",
+            dependencies: ["PostgresStore", "StoreKit", "Records", "RelayCore", "ChildProcesses"],
+            path: "Tests/StoreBenchmark",
+            swiftSettings: postgres
+        ),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",

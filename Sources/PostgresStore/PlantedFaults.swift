@@ -3,8 +3,9 @@
     import RelayCore
     import Synchronization
 
-    /// A deliberate mistake of this module that its tests must find. Release builds contain none.
+    /// A deliberate mistake of this module that its tests must find.
     ///
+    /// Release builds contain none.
     /// `PlantedFault` has those that the simulation must find, which has no server.
     package enum PostgresFault: String, CaseIterable, Sendable {
         /// Change numbers are taken in front of the owner's lock.

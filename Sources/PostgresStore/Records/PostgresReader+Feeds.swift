@@ -18,11 +18,13 @@
             }
             // Each part is in the order of its index, and the two are merged.
             let rows =
-                states == .living ? part("NOT r.deleted") : part("NOT r.deleted") + " UNION ALL " + part("r.deleted")
+                states == .living
+                ? part("NOT r.deleted")
+                : "(\(part("NOT r.deleted")) UNION ALL \(part("r.deleted")) ORDER BY change \(direction) LIMIT $4)"
             return """
                 SELECT \(recordColumns) FROM (
                     SELECT r.*, sum(octet_length(r.fields)) OVER (ORDER BY r.change \(direction)) - octet_length(r.fields) AS before
-                    FROM (\(rows) ORDER BY change \(direction) LIMIT $4) r) r
+                    FROM \(rows) r) r
                 WHERE r.before < $5 ORDER BY r.change \(direction)
                 """
         }
@@ -93,11 +95,11 @@
                 let rows = try transaction.query(
                     """
                     SELECT count(*) FROM (
-                        SELECT 1 FROM record WHERE zone = $1 AND NOT deleted AND change > $2 LIMIT $3 + 1) counted
+                        SELECT 1 FROM record WHERE zone = $1 AND NOT deleted AND change > $2 LIMIT $3) counted
                     """,
                     .int(zone.number),
                     .int(Int64(clamping: change)),
-                    .int(Int64(limit))
+                    .int(Int64(limit) + 1)
                 )
                 let count = Int(rows.first?.int(0) ?? 0)
                 return count <= limit ? count : nil

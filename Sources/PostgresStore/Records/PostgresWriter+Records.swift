@@ -4,7 +4,7 @@
     import StoreKit
     import Wire
 
-    /// Rows of `record` that a transaction has yet to write, all with one statement.
+    /// Rows of `record` that a transaction has yet to write, with one statement for the new ones and one for the others.
     struct PostgresRecordRows {
         private struct Row {
             var zone: Int64
@@ -12,6 +12,8 @@
             var createdBy: Int64
             var modifiedBy: Int64
             var record: StoredRecord
+            /// Whether the database has no row of this name; the statement fails if it has.
+            var isNew: Bool
         }
 
         private struct Key: Hashable {
@@ -24,15 +26,34 @@
         /// The place of each record in `rows`: one statement must not write a row twice.
         private var places: [Key: Int] = [:]
 
-        mutating func add(_ record: StoredRecord, zone: Int64, type: Int64, createdBy: Int64, modifiedBy: Int64) {
-            let row = Row(zone: zone, type: type, createdBy: createdBy, modifiedBy: modifiedBy, record: record)
+        /// Adds a row.
+        ///
+        /// - Throws: `duplicate` if it is new and there is one of this name already.
+        mutating func add(
+            _ record: StoredRecord,
+            isNew: Bool,
+            zone: Int64,
+            type: Int64,
+            createdBy: Int64,
+            modifiedBy: Int64
+        ) throws(PostgresError) {
             let key = Key(zone: zone, name: record.name)
-            if let place = places[key] {
-                rows[place] = row
-            } else {
+            var row = Row(
+                zone: zone,
+                type: type,
+                createdBy: createdBy,
+                modifiedBy: modifiedBy,
+                record: record,
+                isNew: isNew
+            )
+            guard let place = places[key] else {
                 places[key] = rows.count
                 rows.append(row)
+                return
             }
+            guard !isNew else { throw PostgresError(.duplicate, "A transaction writes a new record twice.") }
+            row.isNew = rows[place].isNew
+            rows[place] = row
         }
 
         /// Deletes the record instead of keeping a tombstone; flush the rows first if one of them has this name.
@@ -53,8 +74,15 @@
                 removed = []
             }
             guard !rows.isEmpty else { return }
+            add(Self.insertion, rows.filter(\.isNew), to: &pipeline)
+            add(Self.insertion + Self.replacement, rows.filter { !$0.isNew }, to: &pipeline)
+            (rows, places) = ([], [:])
+        }
+
+        private func add(_ sql: String, _ rows: [Row], to pipeline: inout PostgresPipeline) {
+            guard !rows.isEmpty else { return }
             pipeline.add(
-                Self.write,
+                sql,
                 .ints(rows.map(\.zone)),
                 .texts(rows.map(\.record.name)),
                 .unsigneds(rows.map(\.record.change)),
@@ -70,14 +98,18 @@
                 .texts(rows.map(\.record.share)),
                 .blobs(rows.map(\.record.fields))
             )
-            (rows, places) = ([], [:])
         }
 
-        private static let write = """
+        private static let insertion = """
             INSERT INTO record (zone, name, change, type, deleted, created_at, created_by, created_device,
                 modified_at, modified_by, modified_device, parent, share, fields)
             SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::boolean[], $6::bigint[],
-                $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::bytea[])
+                $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[],
+                $14::bytea[])
+            """
+
+        private static let replacement = """
+
             ON CONFLICT (zone, name) DO UPDATE SET change = excluded.change, type = excluded.type,
                 deleted = excluded.deleted, created_at = excluded.created_at, created_by = excluded.created_by,
                 created_device = excluded.created_device, modified_at = excluded.modified_at,
@@ -124,8 +156,9 @@
                         if before != nil { rowsToWrite.remove(record.name, zone: zone.number) }
                         knownRecords[zone.number, default: [:]].updateValue(nil, forKey: record.name)
                     } else {
-                        rowsToWrite.add(
+                        try rowsToWrite.add(
                             record,
+                            isNew: before == nil,
                             zone: zone.number,
                             type: type,
                             createdBy: users[record.created.by] ?? 0,

@@ -13,7 +13,7 @@ package typealias CommitScheduler = @Sendable (@escaping @Sendable () -> Void) -
 /// - A client that has been answered often writes again at once. The next commit therefore waits up to a quarter of a
 ///   commit's duration for more writes, as long as that brings writes faster than commits do.
 /// - A single write does not wait, not even for a thread to wake up: on a fast disk, while writes come one at a time,
-///   the caller's thread commits it.
+///   the caller's thread commits it. With several lanes it does not, since a commit may then wait for another's locks.
 /// - A commit ends early if its writes turn out to be large. The rest goes into the next commit, after the writes of
 ///   users that have written less.
 /// - Commits run at once if there are several lanes, but never two with writes of one owner; see `WaitingWrites`.
@@ -117,7 +117,9 @@ package final class CommitQueue: @unchecked Sendable {
             scheduleCommit()
             return true
         }
-        guard waiting.running == 0, waiting.isEmpty, latestBatch == 1, commitTime < Self.callerThreadLimit else {
+        guard waiting.lanes.count == 1, waiting.running == 0, waiting.isEmpty, latestBatch == 1,
+            commitTime < Self.callerThreadLimit
+        else {
             waiting.append(write)
             if waiting.hasFreeLane, !isGathering { condition.signal() }
             condition.unlock()

@@ -149,7 +149,7 @@
             while try nodes.observer.query("SHOW synchronous_standby_names").first?.text(0) != "nobody" {
                 await Task.yield()
             }
-            async let outcome = Result { () throws in try await TwoNodes.save("a", in: nodes.first) }
+            async let outcome = failure(of: { try await TwoNodes.save("a", in: nodes.first) })
             while try nodes.observer.query(
                 """
                 SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
@@ -158,17 +158,16 @@
             ).first?.int(0) == 0 {
                 await Task.yield()
             }
-            switch await outcome {
-            case .success: return false
-            case .failure(let error): return (error as? RelayError)?.fineCode == .serverResponseLost
-            }
+            return await outcome?.fineCode == .serverResponseLost
         }
-    }
 
-    extension Result where Failure == any Error {
-        /// Runs an asynchronous body.
-        fileprivate init(_ body: () async throws -> Success) async {
-            do { self = .success(try await body()) } catch { self = .failure(error) }
+        private static func failure(of body: @Sendable () async throws -> UInt64) async -> RelayError? {
+            do {
+                _ = try await body()
+                return nil
+            } catch {
+                return error as? RelayError
+            }
         }
     }
 #endif
