@@ -149,7 +149,7 @@
                 _ = try connection.query(
                     """
                     WITH ended AS (
-                        DELETE FROM asset_upload WHERE home = $1 AND touched_at < to_timestamp($2 / 1000.0)
+                        DELETE FROM asset_upload WHERE home = $1 AND touched_at < to_timestamp(least($2, 9000000000000000) / 1000.0)
                         RETURNING content)
                     DELETE FROM asset_chunk c USING ended e WHERE c.content = e.content
                     """,
@@ -173,7 +173,7 @@
             choice.add(
                 """
                 SELECT a.hash FROM asset a
-                WHERE a.home = $1 AND a.touched_at < to_timestamp($2 / 1000.0) AND \(Self.isUnused)
+                WHERE a.home = $1 AND a.touched_at < to_timestamp(least($2, 9000000000000000) / 1000.0) AND \(Self.isUnused)
                 LIMIT $3 FOR UPDATE SKIP LOCKED
                 """,
                 .int(home),

@@ -4,6 +4,7 @@
     import PostgresStore
     import Records
     import RelayCore
+    import Synchronization
     import Testing
 
     /// Writes of two nodes at once, in the orders in which mistakes would show.
@@ -101,10 +102,14 @@
             let bob = UserID("_00000000000000000000000000000002")
             let gates = [WriteGate(), WriteGate()]
             func grow(_ name: String, of owner: UserID, in store: PostgresStore, at gate: WriteGate) async throws {
-                let isFirst = DispatchSemaphore(value: 1)
+                let hasPassed = Mutex(false)
                 try await store.write(touching: owner) { writer throws(RelayError) in
                     // The write may run again, under the exclusive lock.
-                    if isFirst.wait(timeout: .now()) == .success { gate.pass() }
+                    let isFirst = hasPassed.withLock { passed in
+                        defer { passed = true }
+                        return !passed
+                    }
+                    if isFirst { gate.pass() }
                     try writer.define([name: RecordType()])
                 }
             }
@@ -149,19 +154,25 @@
             while try nodes.observer.query("SHOW synchronous_standby_names").first?.text(0) != "nobody" {
                 await Task.yield()
             }
-            async let outcome = failure(of: { try await TwoNodes.save("a", in: nodes.first) })
-            while try nodes.observer.query(
-                """
-                SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
-                WHERE datname = current_database() AND wait_event = 'SyncRep'
-                """
-            ).first?.int(0) == 0 {
+            let isAnswered = Mutex(false)
+            async let outcome = failure {
+                defer { isAnswered.withLock { $0 = true } }
+                return try await TwoNodes.save("a", in: nodes.first)
+            }
+            while !isAnswered.withLock({ $0 }) {
+                // Cancels whatever waits for the standby.
+                try nodes.observer.query(
+                    """
+                    SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event = 'SyncRep'
+                    """
+                )
                 await Task.yield()
             }
             return await outcome?.fineCode == .serverResponseLost
         }
 
-        private static func failure(of body: @Sendable () async throws -> UInt64) async -> RelayError? {
+        private static func failure(_ body: @Sendable () async throws -> UInt64) async -> RelayError? {
             do {
                 _ = try await body()
                 return nil
