@@ -117,14 +117,13 @@ var package = Package(
         // The relay, from what it decides up to its sockets.
         .ours("RelayCore", ["Records", "Wire"], exclude: ["Documentation"]),
         // The system's clocks, random numbers, descriptors and files.
-        .ours("RelaySystem", ["Records", "RelayCore", crypto]),
+        .ours("RelaySystem", ["Records", "RelayCore", crypto, cryptoExtras]),
         // What every store needs, whatever it keeps its rows in.
         .ours("StoreKit", ["Records", "Wire", "RelayCore"]),
         .ours(
             "SQLiteStore",
             [
                 "CSQLiteSettings", "Records", "Wire", "RelayCore", "RelaySystem", "StoreKit", grdb, grdbSQLite, crypto,
-                cryptoExtras,
             ],
             exclude: ["Documentation"]
         ),
@@ -210,13 +209,14 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "RelayServer", "RelayConsole",
+                "Records", "Wire", "RelayCore", "SQLiteStore", "PostgresStore", "RelaySystem", "RelayAPI",
+                "RelayServer", "RelayConsole",
                 "RelayGateways",
                 "LocalCluster", "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
-            swiftSettings: strict
+            swiftSettings: postgres
         ),
         // An example: an app with shared notes, on the public interface alone.
         .executableTarget(
@@ -306,15 +306,16 @@ var package = Package(
         ),
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
         .tests("NotesModel", ["TestSupport", "ChildProcesses", "ZoneKit", "ZoneMirror", "ZoneTesting"]),
-        .tests(
-            "zonecast",
-            [
-                "TestSupport",
+        .testTarget(
+            name: "zonecastTests",
+            dependencies: [
+                "zonecast", "TestSupport",
                 "Records", "RelayCore", "SQLiteStore", "RelaySystem", "RelayServer", "Wire", "ZoneKit", "ZoneMirror",
                 "ChildProcesses", "LocalCluster",
                 argumentParser,
                 crypto, grdb, logging,
-            ]
+            ],
+            swiftSettings: postgres
         ),
         // The package of ZoneTesting's guide, with the settings of a new package.
         .target(

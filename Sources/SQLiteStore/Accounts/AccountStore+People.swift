@@ -2,6 +2,8 @@ import Foundation
 import GRDB
 package import Records
 package import RelayCore
+import RelaySystem
+import StoreKit
 
 extension AccountStore {
     // MARK: Accounts
@@ -27,9 +29,7 @@ extension AccountStore {
 
     package func devAccount(named name: String) throws(DirectoryError) -> Account {
         if let account = try account(.dev, login: name) { return account }
-        guard AccountRules.isDevName(name) else {
-            throw .invalid("A dev user's name is 1 to 64 letters, digits, '.', '_', '-', '@' or '+'.")
-        }
+        try DirectoryRules.devName(name)
         let created = time.now().milliseconds
         try write { db in
             try db.execute(
@@ -43,13 +43,7 @@ extension AccountStore {
 
     package func account(email: String, password: String) throws(DirectoryError) -> Account? {
         let row = try read { db in try Self.row(email: email, db) }
-        // Truncated, not refused: the response to an oversized password must not depend on the account.
-        let word = String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
-        // An unknown address is checked against a random hash: the same work, and the same time.
-        let stored =
-            row.flatMap(Self.passwordHash)
-            ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
-        guard try Self.wrapping({ try stored.matches(word) }), let row else { return nil }
+        guard try credentials.matches(password, row.flatMap(Self.passwordHash)), let row else { return nil }
         let account = Self.account(row)
         return account.isDisabled ? nil : account
     }
@@ -70,16 +64,8 @@ extension AccountStore {
 
     @discardableResult
     package func addAccount(email: String, password: String) throws(DirectoryError) -> Account {
-        if let objection = EmailAddress.objection(to: email) { throw .invalid(objection) }
-        guard let login = AccountRules.canonicalEmail(email) else {
-            throw .invalid("\(email) is not an e-mail address.")
-        }
-        if try operators().contains(where: { $0.name == Operator.canonicalName(login) }),
-            try self.operator(name: login, password: password) == nil
-        {
-            throw .invalid("\(login) is an operator of this relay. Use the operator's password: both are one sign-in.")
-        }
-        let hash = try hashed(password)
+        let login = try checkedLogin(email: email, password: password)
+        let hash = try credentials.hashed(password)
         let created = time.now()
         return try write { db in
             guard
@@ -105,7 +91,7 @@ extension AccountStore {
     ///
     /// An operator with the same address gets it too.
     package func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError) {
-        let hash = try hashed(password)
+        let hash = try credentials.hashed(password)
         try revoke { db in
             try setPassword(hash, of: account, db)
             let login = try String.fetchOne(
@@ -160,7 +146,7 @@ extension AccountStore {
 
     package func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID {
         if let known = try read({ db in try Self.userName(of: account, in: home, db) }) { return UserID(known) }
-        let fresh = "_" + random.hex(byteCount: 16)
+        let fresh = credentials.userName().recordName
         return try write { db in
             try db.execute(
                 sql: "INSERT OR IGNORE INTO users(container, environment, account, name) VALUES (?, ?, ?, ?)",
@@ -204,16 +190,6 @@ extension AccountStore {
         }
     }
 
-    func hashed(_ password: String) throws(DirectoryError) -> PasswordHash {
-        let allowed = AccountRules.passwordLength
-        guard allowed.contains(password.utf8.count) else {
-            throw .invalid(
-                "A password has at least \(allowed.lowerBound) characters and at most \(allowed.upperBound) bytes."
-            )
-        }
-        return try Self.wrapping { try PasswordHash(of: password, salt: random.bytes(16), cost: cost) }
-    }
-
     private static func userName(of account: Account.ID, in home: ContainerEnvironment, _ db: Database) throws
         -> String?
     {
@@ -244,27 +220,6 @@ extension AccountStore {
         guard let salt = row["salt"] as Data?, let hash = row["hash"] as Data? else { return nil }
         let cost = ScryptCost(rounds: row["rounds"], blockSize: row["block_size"], parallelism: row["parallelism"])
         return PasswordHash(cost: cost, salt: Array(salt), hash: Array(hash))
-    }
-}
-
-/// The kind of a login, as stored in the file.
-struct LoginMethod: RawRepresentable {
-    /// The column `is_dev`.
-    var rawValue: Int
-
-    static let email = LoginMethod(rawValue: 0)
-    static let dev = LoginMethod(rawValue: 1)
-    /// Issuer, a line feed, subject.
-    static let foreign = LoginMethod(rawValue: 2)
-
-    func login(_ text: String) -> Account.Login {
-        switch rawValue {
-        case Self.dev.rawValue: return .dev(text)
-        case Self.foreign.rawValue:
-            let parts = text.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-            return .foreign(issuer: parts.first ?? "", subject: parts.count > 1 ? parts[1] : "")
-        default: return .email(text)
-        }
     }
 }
 
@@ -354,8 +309,7 @@ extension AccountStore {
     }
 
     package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
-        if let objection = phone.flatMap(PhoneNumber.objection) { throw .invalid(objection) }
-        let number = phone.flatMap(AccountRules.canonicalPhone)
+        let number = try DirectoryRules.phone(phone)
         try write { db in
             try db.execute(sql: "UPDATE accounts SET phone = ? WHERE id = ?", arguments: [number, account.number])
         }
@@ -374,7 +328,7 @@ extension AccountStore {
     // MARK: Users of foreign issuers
 
     package func account(for person: ExternalIdentity) throws(DirectoryError) -> Account {
-        let login = person.issuer + "\n" + person.subject
+        let login = LoginMethod.text(of: person)
         if let known = try account(.foreign, login: login), known.email == person.email, known.phone == person.phone,
             known.name == person.name
         {
@@ -503,10 +457,7 @@ extension AccountStore {
 }
 
 extension Session.ID {
-    /// 16 bytes, most significant first.
-    var data: Data { withUnsafeBytes(of: number.bigEndian) { Data($0) } }
-
-    init(_ data: Data) { self.init(data.reduce(0) { $0 << 8 | UInt128($1) }) }
+    var data: Data { Data(bytes) }
 }
 
 extension AccountStore {
@@ -539,13 +490,7 @@ extension AccountStore {
 
     package func putIssuer(_ issuer: TokenIssuer) throws(DirectoryError) {
         guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
-        let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
-        let algorithms = issuer.algorithms.map(\.rawValue).sorted().joined(separator: ",")
-        let (url, file): (String?, String?) =
-            switch issuer.keys {
-            case .url(let address): (address, nil)
-            case .file(let path): (nil, path)
-            }
+        let columns = IssuerColumns(issuer)
         try revoke { db in
             try db.execute(
                 sql: """
@@ -554,8 +499,8 @@ extension AccountStore {
                     SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, revocations + 1 FROM relay
                     """,
                 arguments: [
-                    issuer.container.name, issuer.issuer, issuer.audiences.joined(separator: "\n"), algorithms, url,
-                    file, claims, issuer.trustsContacts, issuer.created.milliseconds,
+                    issuer.container.name, issuer.issuer, columns.audiences, columns.algorithms, columns.keysURL,
+                    columns.keysFile, columns.claims, issuer.trustsContacts, issuer.created.milliseconds,
                 ]
             )
         }
@@ -581,24 +526,16 @@ extension AccountStore {
     }
 
     private static func issuer(_ row: Row) -> TokenIssuer? {
-        let place: TokenIssuer.KeyLocation? =
-            (row["keys_url"] as String?).map { .url($0) } ?? (row["keys_file"] as String?).map { .file($0) }
-        guard let container = ContainerID(row["container"]), let place else { return nil }
-        let claims = (row["claims"] as String).split(separator: "\n").compactMap { line in
-            let parts = line.split(separator: "=", maxSplits: 1).map(String.init)
-            return parts.count == 2 ? TokenIssuer.Field(rawValue: parts[0]).map { ($0, parts[1]) } : nil
-        }
-        return TokenIssuer(
-            container: container,
-            issuer: row["issuer"],
-            audiences: (row["audiences"] as String).split(separator: "\n").map(String.init),
-            algorithms: Set(
-                (row["algorithms"] as String).split(separator: ",").compactMap {
-                    TokenIssuer.Algorithm(rawValue: String($0))
-                }
-            ),
-            keys: place,
-            claims: Dictionary(claims) { $1 },
+        guard let container = ContainerID(row["container"]) else { return nil }
+        return IssuerColumns(
+            audiences: row["audiences"],
+            algorithms: row["algorithms"],
+            keysURL: row["keys_url"],
+            keysFile: row["keys_file"],
+            claims: row["claims"]
+        ).issuer(
+            row["issuer"],
+            of: container,
             trustsContacts: row["trusts_contacts"],
             created: Timestamp(milliseconds: row["created"])
         )

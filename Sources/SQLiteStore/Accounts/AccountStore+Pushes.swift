@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 package import RelayCore
+import StoreKit
 
 extension AccountStore {
     package func addPushDevice(_ device: PushDevice, limit: Int) throws(DirectoryError) -> [String] {
@@ -55,17 +56,7 @@ extension AccountStore {
     }
 
     private static func insert(_ device: PushDevice, _ db: Database) throws {
-        var row = TargetColumns()
-        switch device.target {
-        case .apns(let token, let topic, let isSandbox):
-            row = TargetColumns(kind: "apns", address: token, topic: topic, isSandbox: isSandbox)
-        case .webPush(let endpoint, let key, let secret):
-            row = TargetColumns(kind: "webPush", address: endpoint, key: Data(key), secret: Data(secret))
-        case .ntfy(let topicURL):
-            row = TargetColumns(kind: "ntfy", address: topicURL)
-        case .fcm(let token):
-            row = TargetColumns(kind: "fcm", address: token)
-        }
+        let row = PushTargetColumns(device.target)
         try db.execute(
             sql: """
                 INSERT INTO push_devices(id, container, environment, user, device, session, api_token,
@@ -75,22 +66,14 @@ extension AccountStore {
             arguments: [
                 device.id, device.home.container.name, device.home.environment.rawValue, device.user.recordName,
                 device.deviceID, device.session?.data, Data(device.apiTokenHash), row.kind, row.address, row.topic,
-                row.isSandbox, row.key, row.secret, device.registered.milliseconds, device.lastFault,
+                row.isSandbox, row.key.map { Data($0) }, row.secret.map { Data($0) }, device.registered.milliseconds,
+                device.lastFault,
             ]
         )
     }
 
-    private struct TargetColumns {
-        var kind = ""
-        var address = ""
-        var topic: String?
-        var isSandbox = false
-        var key: Data?
-        var secret: Data?
-    }
-
     private static func pushDevice(_ row: Row) -> PushDevice? {
-        guard let home = home(row), let target = target(row) else { return nil }
+        guard let home = home(row), let target = target(row).target else { return nil }
         return PushDevice(
             id: row["id"],
             home: home,
@@ -104,19 +87,14 @@ extension AccountStore {
         )
     }
 
-    /// `nil` for a kind that only a later version supports.
-    private static func target(_ row: Row) -> PushTarget? {
-        switch row["kind"] as String {
-        case "apns": .apns(token: row["address"], topic: row["topic"] ?? "", isSandbox: row["is_sandbox"] ?? false)
-        case "webPush":
-            .webPush(
-                endpoint: row["address"],
-                key: Array(row["key"] as Data? ?? Data()),
-                secret: Array(row["secret"] as Data? ?? Data())
-            )
-        case "ntfy": .ntfy(topicURL: row["address"])
-        case "fcm": .fcm(token: row["address"])
-        default: nil
-        }
+    private static func target(_ row: Row) -> PushTargetColumns {
+        PushTargetColumns(
+            kind: row["kind"],
+            address: row["address"],
+            topic: row["topic"],
+            isSandbox: row["is_sandbox"] ?? false,
+            key: (row["key"] as Data?).map { Array($0) },
+            secret: (row["secret"] as Data?).map { Array($0) }
+        )
     }
 }

@@ -1,9 +1,9 @@
-import Crypto
 import Foundation
 package import GRDB
 package import Records
 package import RelayCore
 package import RelaySystem
+import StoreKit
 import Synchronization
 
 /// Accounts, sessions and keys, in `relay.sqlite`, which the relay and commands may have open at the same time.
@@ -16,17 +16,13 @@ package final class AccountStore: AccountDirectory {
     let reader: DatabaseQueue
     let time: TimeSource
     let random: RandomSource
-    let cost: ScryptCost
+    let credentials: CredentialSource
     private let key: [UInt8]
     private let onLostWrite: @Sendable () -> Void
     private let isStopped = Mutex(false)
-    private let revocationListeners = Mutex<[@Sendable (UInt64) -> Void]>([])
-    /// The entry that the next write adds to the audit log in its own transaction.
-    let auditEntryOfNextWrite = Mutex<AuditEntry?>(nil)
-    /// Containers that have been found in the file, from which a running relay never removes one.
-    ///
-    /// Each new device looks its container up with `--dev`.
-    let seenContainers = Mutex<Set<ContainerID>>([])
+    private let listeners = RevocationListeners()
+    let auditEntryOfNextWrite = PendingAuditEntry()
+    let seenContainers = SeenContainers()
 
     /// Opens the file in `folder`, creating both if they are missing, accessible to the owner only.
     ///
@@ -105,7 +101,7 @@ package final class AccountStore: AccountDirectory {
         self.reader = reader
         self.time = time
         self.random = random
-        self.cost = cost
+        credentials = CredentialSource(time: time, random: random, cost: cost)
         key = try Self.wrapping { try AccountSchema.prepare(writer, freshKey: random.bytes(32)) }
     }
 
@@ -136,7 +132,7 @@ package final class AccountStore: AccountDirectory {
     func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
         try Self.wrapping {
             guard !isStopped.withLock({ $0 }) else { throw StoreFailure.stopped }
-            let entry = takeAuditEntry()
+            let entry = auditEntryOfNextWrite.take()
             do {
                 return try transaction { db in
                     let value = try body(db)
@@ -176,12 +172,12 @@ package final class AccountStore: AccountDirectory {
             let sql = "UPDATE relay SET revocations = revocations + 1 RETURNING revocations"
             return (value, try Int64.fetchOne(db, sql: sql) ?? 0)
         }
-        for listener in revocationListeners.withLock({ $0 }) { listener(UInt64(generation)) }
+        listeners.call(UInt64(generation))
         return value
     }
 
     package func onRevocation(_ body: @escaping @Sendable (UInt64) -> Void) {
-        revocationListeners.withLock { $0.append(body) }
+        listeners.add(body)
     }
 
     /// Runs `body`, and converts SQLite's errors to `DirectoryError`.
@@ -244,7 +240,7 @@ extension AccountStore {
     }
 
     package func ensureContainer(_ container: ContainerID) throws(DirectoryError) {
-        guard !seenContainers.withLock({ $0.contains(container) }) else { return }
+        guard !seenContainers.contains(container.name) else { return }
         if try !hasContainer(container) {
             let now = time.now().milliseconds
             try write { db in
@@ -254,11 +250,7 @@ extension AccountStore {
                 )
             }
         }
-        seenContainers.withLock { seen in
-            // A limit, since with `--dev` any client may name a container.
-            if seen.count > 10_000 { seen = [] }
-            seen.insert(container)
-        }
+        seenContainers.insert(container.name)
     }
 
     package func addContainer(_ container: ContainerID) throws(DirectoryError) {
@@ -285,7 +277,7 @@ extension AccountStore {
         forgetSeen(container)
     }
 
-    package func forgetSeen(_ container: ContainerID) { seenContainers.withLock { _ = $0.remove(container) } }
+    package func forgetSeen(_ container: ContainerID) { seenContainers.remove(container.name) }
 
     package func containers() throws(DirectoryError) -> [(container: ContainerID, created: Timestamp)] {
         try read { db in
@@ -302,13 +294,11 @@ extension AccountStore {
     }
 
     package func setTitle(_ title: String?, of container: ContainerID) throws(DirectoryError) {
-        let title = title?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
-        guard title.count <= 100, !title.unicodeScalars.contains(where: { $0.properties.generalCategory == .control })
-        else { throw .invalid("A display name has at most 100 characters, on one line.") }
+        let title = try DirectoryRules.title(title)
         try write { db in
             try db.execute(
                 sql: "UPDATE containers SET title = ? WHERE name = ?",
-                arguments: [title.isEmpty ? nil : title, container.name]
+                arguments: [title, container.name]
             )
             guard db.changesCount > 0 else { throw DirectoryError.missing("container \(container)") }
         }
@@ -340,15 +330,12 @@ extension AccountStore {
         callbackURL: String?,
         allowedOrigins: [String]
     ) throws(DirectoryError) -> (text: String, token: APIToken) {
-        let text = random.hex(byteCount: 32)
-        let token = APIToken(
-            id: random.hex(byteCount: 8),
-            home: home,
+        let (text, token) = credentials.apiToken(
+            in: home,
             name: name,
             notes: notes,
             callbackURL: callbackURL,
-            allowedOrigins: APIToken.canonicalOrigins(allowedOrigins),
-            created: time.now()
+            allowedOrigins: allowedOrigins
         )
         try write { db in
             try Self.require(home.container, db)
@@ -358,7 +345,7 @@ extension AccountStore {
                     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
                     """,
                 arguments: [
-                    Data(SHA256.hash(data: Array(text.utf8))), token.id, home.container.name, home.environment.rawValue,
+                    Self.hash(text), token.id, home.container.name, home.environment.rawValue,
                     name, notes, callbackURL, token.allowedOrigins.joined(separator: "\n"), token.created.milliseconds,
                 ]
             )
@@ -375,7 +362,7 @@ extension AccountStore {
 
     package func revokeAPIToken(_ name: String) throws(DirectoryError) {
         let now = time.now().milliseconds
-        let hash = Data(SHA256.hash(data: Array(name.utf8)))
+        let hash = Self.hash(name)
         try revoke { db in
             try db.execute(
                 sql: "UPDATE api_tokens SET revoked = coalesce(revoked, ?) WHERE id = ? OR hash = ?",
@@ -404,22 +391,7 @@ extension AccountStore {
         publicKeyPEM: String,
         user: UserID?
     ) throws(DirectoryError) -> ServerKey {
-        guard let parsed = try? P256.Signing.PublicKey(pemRepresentation: publicKeyPEM) else {
-            throw .invalid(
-                """
-                This is not a P-256 public key in PEM form. Create one with: \
-                openssl ec -in eckey.pem -pubout (it begins with -----BEGIN PUBLIC KEY-----).
-                """
-            )
-        }
-        let key = ServerKey(
-            id: random.hex(byteCount: 32),
-            home: home,
-            name: name,
-            publicKeyPEM: parsed.pemRepresentation,
-            user: user ?? UserID("_" + random.hex(byteCount: 16)),
-            created: time.now()
-        )
+        let key = try credentials.serverKey(in: home, name: name, publicKeyPEM: publicKeyPEM, user: user)
         try write { db in
             try Self.require(home.container, db)
             try db.execute(
@@ -454,6 +426,8 @@ extension AccountStore {
     }
 
     // MARK: Rows
+
+    static func hash(_ text: String) -> Data { Data(CredentialSource.fingerprint(of: text)) }
 
     private static func has(_ container: ContainerID, _ db: Database) throws -> Bool {
         try Int.fetchOne(
@@ -515,14 +489,7 @@ extension AccountStore {
         name: String,
         expires: Timestamp?
     ) throws(DirectoryError) -> (text: String, token: ManagementToken) {
-        let text = random.hex(byteCount: 32)
-        let token = ManagementToken(
-            id: random.hex(byteCount: 8),
-            container: container,
-            name: name,
-            created: time.now(),
-            expires: expires
-        )
+        let (text, token) = credentials.managementToken(for: container, name: name, expires: expires)
         guard try hasContainer(container) else { throw .missing("container \(container)") }
         try write { db in
             try db.execute(
@@ -530,7 +497,7 @@ extension AccountStore {
                     INSERT INTO management_tokens(hash, id, container, name, created, expires) VALUES (?, ?, ?, ?, ?, ?)
                     """,
                 arguments: [
-                    Self.managementHash(text), token.id, container.name, name, token.created.milliseconds,
+                    Self.hash(text), token.id, container.name, name, token.created.milliseconds,
                     expires?.milliseconds,
                 ]
             )
@@ -546,7 +513,7 @@ extension AccountStore {
     }
 
     package func managementToken(_ text: String) throws(DirectoryError) -> ManagementToken? {
-        let hash = Self.managementHash(text)
+        let hash = Self.hash(text)
         let found = try read { db in
             try Row.fetchOne(
                 db.cachedStatement(sql: "SELECT * FROM management_tokens WHERE hash = ?"),
@@ -555,7 +522,7 @@ extension AccountStore {
         }
         let now = time.now()
         guard let found, found.isGood(at: now) else { return nil }
-        if found.used.map({ now > $0 + .seconds(60) }) ?? true {
+        if found.used.map({ now > $0 + DirectoryRules.useInterval }) ?? true {
             try write { db in
                 try db.execute(
                     sql: "UPDATE management_tokens SET used = ? WHERE hash = ?",
@@ -576,8 +543,6 @@ extension AccountStore {
             guard db.changesCount > 0 else { throw DirectoryError.missing("management token \(id)") }
         }
     }
-
-    private static func managementHash(_ text: String) -> Data { Data(SHA256.hash(data: Array(text.utf8))) }
 
     private static func managementToken(_ row: Row) -> ManagementToken? {
         func time(_ column: String) -> Timestamp? {

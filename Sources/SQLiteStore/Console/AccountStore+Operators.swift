@@ -1,9 +1,9 @@
-import Crypto
 import Foundation
 import GRDB
 import Records
 package import RelayCore
-import Synchronization
+import RelaySystem
+import StoreKit
 
 /// Operators, who may use the console.
 extension AccountStore {
@@ -47,17 +47,10 @@ extension AccountStore {
         name: String,
         password: String
     ) throws(DirectoryError) -> Operator {
-        guard let name = Operator.canonicalName(name) else {
-            throw .invalid("Choose a name of 1 to 128 bytes, such as your e-mail address.")
-        }
-        if try operatorLink(code).name == nil, try account(email: name) != nil,
-            try account(email: name, password: password) == nil
-        {
-            throw .invalid("\(name) has an account on this relay. Use its password: both are one sign-in.")
-        }
-        let hash = try hashed(password)
+        let name = try checkedOperatorName(name, link: code, password: password)
+        let hash = try credentials.hashed(password)
         let now = time.now().milliseconds
-        let user = "_" + random.hex(byteCount: 16)
+        let user = credentials.userName().recordName
         return try revoke { db in
             let key = Self.hash(OperatorLink.canonical(code))
             guard
@@ -102,11 +95,7 @@ extension AccountStore {
 
     package func `operator`(name: String, password: String) throws(DirectoryError) -> Operator? {
         let row = try read { db in try Self.row(named: Operator.canonicalName(name) ?? "", db) }
-        let stored =
-            row.map(Self.passwordHash) ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
-        let cut = String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
-        let isRight = try Self.wrapping { try stored.matches(cut) }
-        return isRight ? row.map(Self.operator) : nil
+        return try credentials.matches(password, row.map(Self.passwordHash)) ? row.map(Self.operator) : nil
     }
 
     package func setPassword(
@@ -114,7 +103,7 @@ extension AccountStore {
         ofOperator id: Int64,
         keeping kept: String
     ) throws(DirectoryError) {
-        let hash = try hashed(password)
+        let hash = try credentials.hashed(password)
         try revoke { db in
             try db.execute(
                 sql: """
@@ -205,7 +194,7 @@ extension AccountStore {
             try endOperatorSession(secret)
             return nil
         }
-        if now > used + .seconds(60) {
+        if now > used + DirectoryRules.useInterval {
             try write { db in
                 try db.execute(
                     sql: "UPDATE operator_sessions SET used = ? WHERE hash = ?",
@@ -223,8 +212,6 @@ extension AccountStore {
     }
 
     // MARK: Rows
-
-    private static func hash(_ text: String) -> Data { Data(SHA256.hash(data: Array(text.utf8))) }
 
     private static func row(named name: String, _ db: Database) throws -> Row? {
         try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM operators WHERE name = ?"), arguments: [name])
@@ -249,9 +236,6 @@ extension AccountStore {
 }
 
 extension AccountStore {
-    /// The maximum number of passkeys per operator.
-    private static let mostPasskeys = 20
-
     package func addPasskey(_ passkey: Passkey) throws(DirectoryError) {
         try write { db in
             let count = try Int.fetchOne(
@@ -259,8 +243,8 @@ extension AccountStore {
                 sql: "SELECT count(*) FROM operator_passkeys WHERE operator = ?",
                 arguments: [passkey.operatorID]
             )
-            guard (count ?? 0) < Self.mostPasskeys else {
-                throw DirectoryError.invalid("You have \(Self.mostPasskeys) passkeys. Delete one first.")
+            guard (count ?? 0) < DirectoryRules.mostPasskeys else {
+                throw DirectoryError.invalid("You have \(DirectoryRules.mostPasskeys) passkeys. Delete one first.")
             }
             let known = try Bool.fetchOne(
                 db,
@@ -342,26 +326,12 @@ extension AccountStore {
 
 /// The audit log of operators' actions.
 extension AccountStore {
-    /// Only about this many of the newest entries are kept.
-    private static let kept = 100_000
-
     package func note(_ entry: AuditEntry) throws(DirectoryError) {
         try write { db in try Self.insert(entry, db) }
     }
 
     package func withAuditEntry<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
-        auditEntryOfNextWrite.withLock { $0 = entry }
-        defer { _ = takeAuditEntry() }
-        let value = try body()
-        if let entry = takeAuditEntry() { try note(entry) }
-        return value
-    }
-
-    func takeAuditEntry() -> AuditEntry? {
-        auditEntryOfNextWrite.withLock { entry in
-            defer { entry = nil }
-            return entry
-        }
+        try auditEntryOfNextWrite.run(entry, body) { try note($0) }
     }
 
     static func insert(_ entry: AuditEntry, _ db: Database) throws {
@@ -375,10 +345,10 @@ extension AccountStore {
                 entry.home?.environment.rawValue, entry.subject, entry.detail,
             ]
         )
-        guard db.lastInsertedRowID % 1_000 == 0 else { return }
+        guard db.lastInsertedRowID % DirectoryRules.auditTrimInterval == 0 else { return }
         try db.execute(
             sql: "DELETE FROM audit WHERE id <= ?",
-            arguments: [db.lastInsertedRowID - Int64(Self.kept)]
+            arguments: [db.lastInsertedRowID - DirectoryRules.keptAuditEntries]
         )
     }
 

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
+import RelaySystem
 import SQLiteStore
 import TestSupport
 import Testing

@@ -32,23 +32,23 @@ package struct ScryptCost: Hashable, Sendable {
 }
 
 /// A stored password: its scrypt hash, with the salt and cost.
-struct PasswordHash: Hashable, Sendable {
-    var cost: ScryptCost
-    var salt: [UInt8]
-    var hash: [UInt8]
+package struct PasswordHash: Hashable, Sendable {
+    package var cost: ScryptCost
+    package var salt: [UInt8]
+    package var hash: [UInt8]
 
-    init(cost: ScryptCost, salt: [UInt8], hash: [UInt8]) {
+    package init(cost: ScryptCost, salt: [UInt8], hash: [UInt8]) {
         self.cost = cost
         self.salt = salt
         self.hash = hash
     }
 
-    init(of password: String, salt: [UInt8], cost: ScryptCost) throws {
+    package init(of password: String, salt: [UInt8], cost: ScryptCost) throws {
         self.init(cost: cost, salt: salt, hash: try Self.derive(password, salt: salt, cost: cost))
     }
 
     /// Compares in constant time.
-    func matches(_ password: String) throws -> Bool {
+    package func matches(_ password: String) throws -> Bool {
         ConstantTime.areEqual(try Self.derive(password, salt: salt, cost: cost), hash)
     }
 
