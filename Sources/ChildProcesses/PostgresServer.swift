@@ -50,6 +50,9 @@ package final class PostgresServer: Sendable {
     private let life: Pipe
     private let number = Atomic<Int>(0)
 
+    /// Returns the path of one of PostgreSQL's programs.
+    package static func program(_ name: String) -> String { "\(programs ?? "")/\(name)" }
+
     /// Where Debian and others put the programs; the newest version first.
     private static let programs: String? = {
         let versions = (15...30).reversed()

@@ -4,6 +4,10 @@ import RelayCore
 import StoreTesting
 import Testing
 
+/// The conditions of tests of a store with files, and of one without.
+private let keepsFiles = ConditionTrait.enabled(if: TestStore.current.keepsFiles, "the database makes the backups")
+private let leavesFiles = ConditionTrait.enabled(if: !TestStore.current.keepsFiles, "the store makes its own backups")
+
 /// What the console, the doctor and the commands get of a place beside accounts and stores.
 @Suite struct HomeTests {
     private let place = TestStore.current.makeHome(.lasting)
@@ -54,7 +58,10 @@ import Testing
         #expect(try place.upkeep.faults { _ in }.isEmpty)
         #expect(!place.upkeep.lacksAccounts && !place.upkeep.isForeign)
         let files = try place.upkeep.storeFiles()
-        #expect(try files.count == 1 && files.allSatisfy { try place.upkeep.layout(of: $0).isCurrent })
+        #expect(
+            try files.count == (TestStore.current.keepsFiles ? 1 : 0)
+                && files.allSatisfy { try place.upkeep.layout(of: $0).isCurrent }
+        )
         #expect(try place.upkeep.accountsLayout().file.isCurrent && !place.upkeep.engine.name.isEmpty)
     }
 
@@ -118,7 +125,7 @@ import Testing
         let asset = try #require(files.assets.first { $0.hash == used.hex })
         #expect(asset.isUsed && asset.bytes == 3 && place.upkeep.isWhole(asset, of: .test))
         #expect(files.assets.first { $0.hash == unused.hex }?.isUsed == false)
-        #expect(place.upkeep.path(ofAsset: used.hex, in: .test) != nil)
+        #expect((place.upkeep.path(ofAsset: used.hex, in: .test) != nil) == TestStore.current.keepsFiles)
     }
 
     @Test("a removed container's data is gone, and another container's stays") func containerRemoval() async throws {
@@ -147,10 +154,25 @@ import Testing
 
     // MARK: Backups
 
+    @Test("a store whose database makes the backups has none, and says who makes them", leavesFiles) func elsewhere() {
+        let backups = place.backups
+        #expect(backups.all(in: folder).isEmpty && backups.knownSchedule == nil)
+        for refused in [
+            { _ = try backups.create(in: folder, now: now) { _ in } },
+            { try backups.setSchedule(BackupSchedule(.daily, keep: 1, folder: folder)) },
+            { _ = try backups.named("latest", in: folder, at: now) },
+            { _ = try place.upkeep.copy(to: folder) { _ in } },
+        ] as [() throws -> Void] {
+            let failure = #expect(throws: BackupFailure.self) { try refused() }
+            if case .elsewhere? = failure { continue }
+            Issue.record("\(String(describing: failure))")
+        }
+    }
+
     private var folder: String { place.folder + "/backups" }
     private let now = Timestamp(milliseconds: 1_780_000_000_000)
 
-    @Test("there is no schedule until one is set, and none after it is removed") func schedules() throws {
+    @Test("there is no schedule until one is set, and none after it is removed", keepsFiles) func schedules() throws {
         let backups = place.backups
         #expect(try backups.schedule() == nil && backups.scheduleChanged == nil)
         #expect(backups.currentFolder == backups.standardFolder)
@@ -162,7 +184,7 @@ import Testing
         #expect(try backups.schedule() == nil)
     }
 
-    @Test("a backup is listed, found by name, and verified") func backup() async throws {
+    @Test("a backup is listed, found by name, and verified", keepsFiles) func backup() async throws {
         let accounts = try place.accounts()
         try accounts.addContainer(ContainerEnvironment.test.container)
         try await fill()
@@ -186,7 +208,8 @@ import Testing
         #expect(bytes == stream.length)
     }
 
-    @Test("a restored place has the backup's data, and tokens of its lost future are expired") func restore()
+    @Test("a restored place has the backup's data, and tokens of its lost future are expired", keepsFiles)
+    func restore()
         async throws
     {
         let accounts = try place.accounts()
@@ -217,7 +240,7 @@ import Testing
         #expect(try place.accounts().devAccount(named: "alice") == account)
     }
 
-    @Test("a backup that is due is made once") func dueBackups() async throws {
+    @Test("a backup that is due is made once", keepsFiles) func dueBackups() async throws {
         _ = try place.accounts()
         try await fill()
         let schedule = BackupSchedule(.daily, keep: 2, folder: folder)

@@ -8,28 +8,50 @@
     import Synchronization
 
     /// A database of its own on the server that all tests of this process share.
-    ///
-    /// The accounts, settings and backups are still those of a data folder.
     final class PostgresTestHome: TestHome {
-        static var unusable: any RelayHome { SQLiteTestHome.unusable }
-
-        private let place: TestDatabase
-        private let rest: SQLiteTestHome
-
-        init(_ lifetime: TestStore.Lifetime, in parent: String) {
-            place = TestDatabase.take()
-            rest = SQLiteTestHome(lifetime, in: parent)
+        /// A socket in a folder that does not exist.
+        static var unusable: any RelayHome {
+            guard let address = try? PostgresAddress("postgres://postgres@/none?host=/dev/null/zonecast") else {
+                preconditionFailure("a good address")
+            }
+            return PostgresHome(PostgresCluster(address, folder: nil, creates: true))
         }
 
-        var folder: String { rest.folder }
+        private static let cost = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
 
-        // Everything that is opened keeps the database by one of its closures.
+        /// Removes the folder when it is deinitialized, and returns the database.
+        private final class Place: Sendable {
+            let database = TestDatabase.take()
+            let folder: String
+
+            init(in parent: String) {
+                folder = URL(fileURLWithPath: parent).appendingPathComponent("zonecast-\(UUID().uuidString)").path
+            }
+
+            deinit { try? FileManager.default.removeItem(atPath: folder) }
+
+            func open() -> PostgresDatabase { database.open() }
+        }
+
+        private let place: Place
+        private let base: PostgresHome
+
+        init(_ lifetime: TestStore.Lifetime, in parent: String) {
+            place = Place(in: parent)
+            base = PostgresHome(PostgresCluster(place.database.address, folder: nil, creates: true), cost: Self.cost)
+        }
+
+        deinit { base.cluster.close() }
+
+        var folder: String { place.folder }
+
+        // Everything that is opened keeps the place by one of its closures.
 
         func stores(_ options: TestStoreOptions) -> any ServedStores {
             var base = options.options
             let committed = base.events.committed
             base.events.committed = { [place] home, commit in withExtendedLifetime(place) { committed(home, commit) } }
-            let cache = AssetCache(folder: "\(rest.folder)/assets", draw: base.draw)
+            let cache = AssetCache(folder: "\(place.folder)/assets", draw: base.draw)
             return PostgresStores(place.open(), base, cache: cache, scheduler: options.scheduler)
         }
 
@@ -55,19 +77,27 @@
             random: RandomSource,
             onLostWrite: (@Sendable () -> Void)?
         ) throws(DirectoryError) -> any AccountDirectory {
-            try rest.accounts(time: time, random: random, onLostWrite: onLostWrite)
+            let database = place.open()
+            return try PostgresAccounts(
+                database.pool,
+                time: time,
+                random: RandomSource { [place] count in
+                    withExtendedLifetime((place, database)) { random.bytes(count) }
+                },
+                cost: Self.cost
+            )
         }
 
-        func schemas(of container: ContainerID) -> any ContainerSchemas { rest.schemas(of: container) }
+        func schemas(of container: ContainerID) -> any ContainerSchemas { base.schemas(of: container) }
 
-        var upkeep: any StorageUpkeep { rest.upkeep }
+        var upkeep: any StorageUpkeep { base.upkeep }
 
-        var backups: any Backups { rest.backups }
+        var backups: any Backups { base.backups }
 
-        func alertOverrides() throws(BackupFailure) -> AlertOverrides { try rest.alertOverrides() }
+        func alertOverrides() throws(BackupFailure) -> AlertOverrides { try base.alertOverrides() }
 
         func setAlertOverrides(_ overrides: AlertOverrides) throws(BackupFailure) {
-            try rest.setAlertOverrides(overrides)
+            try base.setAlertOverrides(overrides)
         }
     }
 
@@ -120,6 +150,8 @@
                 """
             )
             var deletion = PostgresPipeline()
+            // In any order: no row is checked against those that it refers to.
+            deletion.add("SET session_replication_role = replica")
             for table in tables { deletion.add("DELETE FROM \(table.text(0))") }
             try connection.run(deletion)
         }

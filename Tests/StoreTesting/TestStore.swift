@@ -22,6 +22,9 @@ package enum TestStore: String, CaseIterable, Sendable {
         return store
     }()
 
+    /// Whether the store keeps its data in files of its own, and backs them up; another leaves that to its database.
+    package var keepsFiles: Bool { self == .sqlite }
+
     /// How long the data of a `TestHome` lasts.
     package enum Lifetime: Sendable {
         /// Until the object that was opened is closed. Accounts and stores are opened once; a store may use memory.

@@ -10,7 +10,7 @@
         let parameters: [String: String]
 
         /// The environment variable with the password.
-        package static let passwordVariable = "ZONECAST_POSTGRES_PASSWORD"
+        package static let passwordVariable = "ZONECAST_STORE_PASSWORD"
 
         /// Parses a URL: `postgres://USER:PASSWORD@HOST1:PORT1,HOST2:PORT2/DATABASE?sslmode=verify-full`.
         ///

@@ -18,12 +18,16 @@
             case tooManyConnections
             /// The server's version is too old.
             case serverTooOld
+            /// No relay has used the database, and the caller must not be the first.
+            case noLayout
             /// The database belongs to another program.
             case foreignLayout
             /// A later version of the relay has changed the tables.
             case newerLayout
             /// The database belongs to another cluster of relays.
             case otherCluster
+            /// The clocks of this machine and of the database differ too much.
+            case clockSkew
             /// All connections of this process are in use.
             case busy
             /// The connection broke. Nothing was committed.
@@ -112,7 +116,8 @@
                 )
             case .diskFull:
                 RelayError(.tryAgainLater, "The disk of the relay's database is full.", retryAfter: .seconds(30))
-            case .badAddress, .accessDenied, .noDatabase, .serverTooOld, .foreignLayout, .newerLayout, .otherCluster:
+            case .badAddress, .accessDenied, .noDatabase, .serverTooOld, .noLayout, .foreignLayout, .newerLayout,
+                .otherCluster, .clockSkew:
                 RelayError(
                     .tryAgainLater,
                     "The relay cannot use its database; the operator should read the relay's log.",
@@ -133,23 +138,27 @@
 
     extension PostgresError: CustomStringConvertible {
         /// One sentence for the operator about what happened, and one about the remedy.
-        package var description: String {
-            let remedy: String? =
-                switch code {
-                case .badAddress: "Write it as postgres://USER@HOST:PORT/DATABASE."
-                case .unreachable: "Check that PostgreSQL runs there, and that host and port are right."
-                case .noPrimary: "Name all servers of the cluster in the URL, and check which of them is the primary."
-                case .accessDenied: "Check the user, the password and the server's pg_hba.conf."
-                case .noDatabase: "Create it with createdb, or correct the name in the URL."
-                case .tooManyConnections: "Raise max_connections, or run fewer relays."
-                case .serverTooOld: "Upgrade PostgreSQL to version 15 or later."
-                case .foreignLayout: "Name an empty database."
-                case .newerLayout: "Install the later version of zonecast again."
-                case .otherCluster: "Name the database of this cluster."
-                case .diskFull: "Free space on the database's disk."
-                default: nil
-                }
-            return ([detail] + (remedy.map { [$0] } ?? [])).joined(separator: " ")
+        package var description: String { ([detail] + (remedy.map { [$0] } ?? [])).joined(separator: " ") }
+
+        /// What the operator can do, as a sentence; `nil` if that depends on the detail.
+        package var remedy: String? {
+            switch code {
+            case .badAddress: "Write it as postgres://USER@HOST:PORT/DATABASE."
+            case .unreachable: "Check that PostgreSQL runs there, and that host and port are right."
+            case .noPrimary: "Name all servers of the cluster in the URL, and check which of them is the primary."
+            case .accessDenied: "Check the user, the password and the server's pg_hba.conf."
+            case .noDatabase: "Create it with createdb, or correct the name in the URL."
+            case .tooManyConnections: "Raise max_connections, or run fewer relays."
+            case .serverTooOld: "Upgrade PostgreSQL to version 15 or later."
+            case .noLayout:
+                "Name the database of your relays, or restore it; the first relay or zonecast container create makes a new one."
+            case .foreignLayout: "Name an empty database."
+            case .newerLayout: "Install the later version of zonecast again."
+            case .otherCluster: "Name the database of this cluster."
+            case .diskFull: "Free space on the database's disk."
+            case .clockSkew: "Set both with NTP (chrony or systemd-timesyncd): relays of one cluster must agree."
+            default: nil
+            }
         }
     }
 #endif

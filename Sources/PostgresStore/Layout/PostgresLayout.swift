@@ -12,10 +12,15 @@
         /// A new one adds to the old, since relays of both versions run side by side during an upgrade.
         static let version: Int64 = 1
 
-        /// The name of the cluster to which the database belongs.
-        package var cluster: String
+        /// The name of the cluster to which the database must belong; `nil` accepts any, and draws one for a new database.
+        package var cluster: String?
+        /// Whether to create the tables in an empty database.
+        package var creates: Bool
 
-        package init(cluster: String) { self.cluster = cluster }
+        package init(cluster: String?, creates: Bool = true) {
+            self.cluster = cluster
+            self.creates = creates
+        }
 
         /// The server behind a connection, as it says of itself.
         package struct Server: Hashable, Sendable {
@@ -62,7 +67,13 @@
                 let others = try connection.query(
                     "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') LIMIT 1"
                 )
-                guard let table = others.first?.text(0) else { return false }
+                guard let table = others.first?.text(0) else {
+                    if creates { return false }
+                    throw PostgresError(
+                        .noLayout,
+                        "The database at \(connection.serverName) is empty: no relay has used it."
+                    )
+                }
                 throw PostgresError(
                     .foreignLayout,
                     "The database at \(connection.serverName) belongs to another program: it has a table named \(table)."
@@ -76,13 +87,18 @@
                     "A later version of zonecast has changed the database at \(connection.serverName) (layout \(row.int(0)))."
                 )
             }
-            guard row.text(1) == cluster else {
+            if let cluster, row.text(1) != cluster {
                 throw PostgresError(
                     .otherCluster,
                     "The database at \(connection.serverName) belongs to the cluster '\(row.text(1))', and this relay to '\(cluster)'."
                 )
             }
             return server == Server(identifier: row.int(2), timeline: row.int(3))
+        }
+
+        /// Returns the name of the cluster to which a database with these tables belongs.
+        package static func cluster(of connection: PostgresConnection) throws(PostgresError) -> String {
+            try connection.query("SELECT cluster FROM zonecast_layout").first?.text(0) ?? ""
         }
 
         private func server(of connection: PostgresConnection) throws(PostgresError) -> Server {
@@ -100,7 +116,10 @@
             var tables = PostgresPipeline()
             for statement in Self.tables { tables.add(statement) }
             tables.add(
-                "INSERT INTO zonecast_layout (version, cluster, server, timeline) VALUES ($1, $2, $3, $4)",
+                """
+                INSERT INTO zonecast_layout (version, cluster, server, timeline)
+                VALUES ($1, coalesce($2, left(replace(gen_random_uuid()::text, '-', ''), 16)), $3, $4)
+                """,
                 .int(Self.version),
                 .text(cluster),
                 .int(server.identifier),
@@ -124,6 +143,8 @@
                 """,
                 .int(Self.leap)
             )
+            // A revocation may be lost too: no generation that a relay has seen may come again.
+            epochs.add("UPDATE relay SET revocations = revocations + $1", .int(Self.leap))
             epochs.add(
                 "UPDATE zonecast_layout SET server = $1, timeline = $2",
                 .int(server.identifier),
@@ -135,7 +156,8 @@
 
     extension PostgresLayout {
         /// The statements; a comment may have a semicolon.
-        private static let tables = (general + records + schema + subscriptions + sharing + assets + indexes + nodes)
+        private static let tables =
+            (general + records + schema + subscriptions + sharing + assets + indexes + nodes + control)
             .split(separator: "\n").filter { !$0.drop { $0 == " " }.hasPrefix("--") }.joined(separator: "\n")
             .split(separator: ";").map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.filter { !$0.isEmpty }
 

@@ -18,16 +18,29 @@
         ///   - cluster: the name of the cluster to which the database must belong.
         ///   - limits: how many connections there may be.
         ///   - timeouts: those of each connection.
-        package init(
+        package convenience init(
             _ address: PostgresAddress,
             cluster: String,
             limits: PostgresPool.Limits = .init(),
             timeouts: PostgresConnection.Timeouts = .init()
         ) {
-            let (watch, layout) = (ServerWatch(), PostgresLayout(cluster: cluster))
+            let layout = PostgresLayout(cluster: cluster)
+            self.init(address, limits: limits, timeouts: timeouts) { connection throws(PostgresError) in
+                try layout.prepare(connection)
+            }
+        }
+
+        /// Does the same with another check of new connections, which returns the server.
+        init(
+            _ address: PostgresAddress,
+            limits: PostgresPool.Limits = .init(),
+            timeouts: PostgresConnection.Timeouts = .init(),
+            prepare: @escaping @Sendable (PostgresConnection) throws(PostgresError) -> PostgresLayout.Server
+        ) {
+            let watch = ServerWatch()
             self.watch = watch
             pool = PostgresPool(address, limits: limits, timeouts: timeouts) { connection throws(PostgresError) in
-                watch.note(try layout.prepare(connection))
+                watch.note(try prepare(connection))
             }
         }
 

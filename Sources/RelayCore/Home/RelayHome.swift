@@ -30,6 +30,9 @@ package protocol RelayHome: Sendable {
 
     var backups: any Backups { get }
 
+    /// Which of several relays on the same data does the scheduled work.
+    var duty: any ScheduledDuty { get }
+
     /// Reads the operators' settings for alerts, which are empty if there are none.
     ///
     /// - Throws: `BackupFailure.unreadable` if they are damaged: a caller that took them for empty and saved that would
@@ -43,6 +46,8 @@ extension RelayHome {
     package func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)? {
         nil
     }
+
+    package var duty: any ScheduledDuty { SoleDuty() }
 
     /// Opens the accounts for a command.
     package func accounts() throws(DirectoryError) -> any AccountDirectory { try accounts(onLostWrite: nil) }

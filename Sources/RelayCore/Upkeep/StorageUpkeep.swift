@@ -35,6 +35,9 @@ package protocol StorageUpkeep: Sendable {
     /// What the operator can do, as a sentence to follow the description of a fault.
     var remedy: String { get }
 
+    /// Checks what the store needs of other programs, for the doctor; a store of files needs nothing.
+    func checks() -> [StoreFinding]
+
     // MARK: Figures
 
     /// Inspects the files of one environment; `nil` if it is unused.
@@ -95,6 +98,10 @@ package protocol StorageUpkeep: Sendable {
     ///
     /// - Throws: `BackupFailure`, `elsewhere` from a store that is not a folder; nothing is left at `target` then.
     func copy(to target: String, step: (String) -> Void) throws(BackupFailure) -> CopySummary
+}
+
+extension StorageUpkeep {
+    package func checks() -> [StoreFinding] { [] }
 }
 
 /// The damage to one file.
