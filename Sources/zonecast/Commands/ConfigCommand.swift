@@ -20,7 +20,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
         init(_ key: ConfigurationKey, _ settings: ServeSettings, _ origin: ConfigurationReading.Origin? = nil) {
             self.key = key.name
-            value = key.read(settings)
+            value = StoreAddress.withoutPassword(key.read(settings))
             self.origin = origin?.words
             unit = key.unit
             environment = key.environmentName

@@ -38,7 +38,7 @@ struct ContainerCommand: ParsableCommand {
             } else {
                 Terminal.tell("created  \(container), development and production")
                 Terminal.tell(
-                    "next     zonecast token create --container \(container) --data \(options.folder.shellWord)"
+                    "next     zonecast token create --container \(container) \(DataFolder.option(options.folder))"
                 )
             }
         }
@@ -298,10 +298,11 @@ struct ContainerDelete: ParsableCommand {
             try Terminal.confirm("This deletes all of \(container).", byTyping: container.name, called: "its name")
         }
         let homes = Records.Environment.allCases.map { ContainerEnvironment(container, $0) }
-        let hold = try StoreHold(homes, in: options.folder)
+        // Relays on a database notice a deletion by themselves.
+        var hold = DataFolder.database == nil ? try StoreHold(homes, in: options.folder) : nil
         // Also after an error, which leaves the container as it was.
         let deletion = Result { try delete() }
-        hold.end()
+        hold.take()?.end()
         let backup = try deletion.get()
         if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
         Terminal.tell("deleted  \(container)")
@@ -311,7 +312,7 @@ struct ContainerDelete: ParsableCommand {
     /// Returns the name of the backup that was created before, if one was wanted.
     private func delete() throws -> String? {
         var backup: String?
-        if !noBackup {
+        if !noBackup, DataFolder.database == nil {
             let backups = options.home.backups
             backup = try backups.create(in: backups.standardFolder, now: TimeSource.system.now()) { _ in }.name
         }

@@ -34,6 +34,14 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "The PostgreSQL database in which several relays keep their data: postgres://user@host1,host2/database. Its password is in ZONECAST_STORE_PASSWORD or in the file that ZONECAST_STORE_PASSWORD_FILE names.",
+            valueName: "url"
+        )
+    )
+    var store: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The address and port to listen on; with port 0, the system chooses one. (default: 127.0.0.1:8080)",
             valueName: "host:port"
         )
@@ -96,6 +104,7 @@ struct Serve: AsyncParsableCommand {
 
     func validate() throws {
         if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
+        if let objection = store.flatMap({ StoreAddress($0) })?.objectionToFlag { throw ValidationError(objection) }
     }
 
     func run() async throws {
@@ -111,6 +120,9 @@ struct Serve: AsyncParsableCommand {
         try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
         try Self.checkWebFiles(settings)
+        try Self.checkStore(settings)
+        try DataFolder.choose(settings)
+        try DataFolder.requireMatch(settings.data)
         if let startupFault = FolderStructure(folder: settings.data).startupFault {
             throw CommandFailure(
                 .failed,
@@ -183,6 +195,7 @@ struct Serve: AsyncParsableCommand {
         var flags: [String: String] = [:]
         flags["data"] = data
         flags["node"] = node
+        flags["store"] = store
         flags["listen"] = listen
         flags["tls-cert"] = tlsCert
         flags["tls-key"] = tlsKey
@@ -226,6 +239,15 @@ struct Serve: AsyncParsableCommand {
         throw CommandFailure(
             .usage,
             "test-door is for tests on this machine and cannot be combined with \(others.joined(separator: " or ")). Remove test-door or the other setting."
+        )
+    }
+
+    /// Throws if relays that share a database are to do what only one of them could.
+    static func checkStore(_ settings: ServeSettings) throws {
+        guard settings.store != nil, settings.acme.domain != nil else { return }
+        throw CommandFailure(
+            .usage,
+            "domain obtains a certificate for the only relay of that name, and with store there may be several. Let the balancer in front of them end TLS, or name the same tls-cert and tls-key for each."
         )
     }
 

@@ -81,11 +81,15 @@ struct UpgradeCheck: Encodable {
     init(of folder: String, now: Date) throws {
         self.folder = folder
         version = Zonecast.version
-        guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
+        guard DataFolder.hasData(in: folder) else {
             throw CommandFailure(.failed, "There is no relay data in \(folder). Name the relay's data folder.")
         }
         let upkeep = DataFolder.home(folder).upkeep
-        var files = [Self.file("relay.sqlite", in: folder) { try upkeep.accountsLayout().file }]
+        var files = [
+            Self.file(DataFolder.database?.description ?? "relay.sqlite", in: folder) {
+                try upkeep.accountsLayout().file
+            }
+        ]
         do throws(BackupFailure) {
             files += try upkeep.storeFiles().map { path in
                 Self.file(path, in: folder) { try upkeep.layout(of: path) }
@@ -137,7 +141,9 @@ struct UpgradeCheck: Encodable {
         let result = "zonecast \(version) can use \(folder)"
         guard !migrated.isEmpty else { return "\(result); nothing will be migrated." }
         let create = "zonecast backup create --data \(folder.shellWord)"
-        let advice = hasBackup ? "" : " Create a backup first, with the installed version: \(create)"
+        let advice =
+            hasBackup || DataFolder.database != nil
+            ? "" : " Create a backup first, with the installed version: \(create)"
         return "\(result); \(migrated.count) of \(files.count.of("file")) will be migrated. Older versions cannot use "
             + "them afterwards.\(advice)"
     }

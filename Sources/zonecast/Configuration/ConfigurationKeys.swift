@@ -35,6 +35,22 @@ enum ConfigurationKeys {
             parse: { nodeName($0) }
         ),
         .text(
+            "store",
+            \.store,
+            StoreAddress.form,
+            "The PostgreSQL database in which several relays keep their data; by default, one relay keeps it in files of the data folder.",
+            read: { $0?.url ?? "" },
+            parse: { StoreAddress($0).map { .some($0) } }
+        ).secret,
+        .text(
+            "store-password-file",
+            \.storePasswordFile,
+            "the path of a file, from / on",
+            "A file with the password of the database, which is in neither store nor ZONECAST_STORE_PASSWORD.",
+            read: { $0 ?? "" },
+            parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
+        .text(
             "listen",
             \.address,
             "an address and a port, like 127.0.0.1:8080",

@@ -67,7 +67,7 @@ struct ConfigurationReading {
         origins[key.name] = origin
         guard !key.write(&settings, text) else { return nil }
         let objection = key.objection(text).map { " \($0)" } ?? ""
-        return "\(place(of: key, origin)): \"\(text)\" is not \(key.form).\(objection)"
+        return "\(place(of: key, origin)): \"\(StoreAddress.withoutPassword(text))\" is not \(key.form).\(objection)"
     }
 
     private func origin(of key: ConfigurationKey) -> Origin {

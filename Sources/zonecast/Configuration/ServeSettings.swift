@@ -13,6 +13,10 @@ struct ServeSettings: Sendable {
     /// The name of this relay among those that serve the same database; `nil` for the machine's.
     var node: String?
     var nodeName: String { node ?? ProcessInfo.processInfo.hostName }
+    /// The database of a cluster; `nil`: files of the data folder.
+    var store: StoreAddress?
+    /// A file with the database's password.
+    var storePasswordFile: String?
     /// Accepts any `dev-` token as a user and creates unknown containers; for this machine only.
     var isDev = false
     /// Whether `/demo/` is served.
@@ -207,6 +211,7 @@ extension ServeSettings {
             { try Serve.checkLoopback(self) },
             { try Serve.checkDev(self) },
             { try Serve.checkTestDoor(self) },
+            { try Serve.checkStore(self) },
             // The relay obtains a missing certificate itself.
             { if acme.domain == nil { _ = try server.tls?.end() } },
             { _ = try acme.trustRoots() },

@@ -144,9 +144,13 @@ struct DoctorCommand: AsyncParsableCommand {
     private func checkFolder(_ report: inout DoctorReport) async {
         guard let settings = await settings(&report) else { return }
         let checks = FolderChecks(folder: settings.data, isThorough: !quick, configuration: config)
-        let storage = checks.storage()
-        report.add(storage)
-        guard storage.grade != .problem || checks.isReadable else { return }
+        let database = checks.database()
+        for finding in database { report.add(finding) }
+        if database.isEmpty {
+            let storage = checks.storage()
+            report.add(storage)
+            guard storage.grade != .problem || checks.isReadable else { return }
+        }
         if let running = await runningRelay(in: settings.data) {
             await checkRelay(running, settings, &report)
             if let process = FolderLock.runningProcess(in: settings.data), let files = OpenFiles(process: process) {
@@ -157,7 +161,7 @@ struct DoctorCommand: AsyncParsableCommand {
             report.add(await notRunning(settings))
         }
         if let certificate = checks.certificate(of: settings, now: Date()) { report.add(certificate) }
-        report.add(checks.backup(now: Date()))
+        if database.isEmpty { report.add(checks.backup(now: Date())) }
         report.add(checks.push(settings.push))
         if let alerts = checks.alerts() { report.add(alerts) }
         if let traces = await checks.traces(settings.traces) { report.add(traces) }
@@ -168,8 +172,11 @@ struct DoctorCommand: AsyncParsableCommand {
         let environment = ProcessInfo.processInfo.environment
         let file = file
         do {
-            let flags = folder.data.map { ["data": $0] } ?? [:]
+            var flags: [String: String] = [:]
+            flags["data"] = folder.data
+            flags["store"] = folder.store
             let reading = try await ConfigurationReading(flags: flags, environment: environment, file: file)
+            try DataFolder.choose(reading.settings)
             FolderOwner.become(ownerOf: reading.settings.data)
             report.add(startFault(reading.settings) ?? configuration(reading))
             return reading.settings

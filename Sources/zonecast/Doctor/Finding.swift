@@ -1,4 +1,5 @@
 import Foundation
+import RelayCore
 
 /// The result of one check of `zonecast doctor`.
 struct Finding: Encodable, Hashable, Sendable {
@@ -23,6 +24,18 @@ struct Finding: Encodable, Hashable, Sendable {
         self.grade = grade
         self.found = found
         self.next = next
+    }
+}
+
+extension Finding {
+    init(_ finding: StoreFinding) {
+        let grade: Grade =
+            switch finding.grade {
+            case .good: .good
+            case .advice: .advice
+            case .problem: .problem
+            }
+        self.init(finding.check, grade, finding.found, next: finding.next)
     }
 }
 

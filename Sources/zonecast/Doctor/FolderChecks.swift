@@ -25,7 +25,21 @@ struct FolderChecks: Sendable {
         configuration.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)"
     }
 
+    /// Checks the database; empty if the data is in the folder.
+    func database() -> [Finding] { home.upkeep.checks().map { Finding($0) } }
+
+    /// The worst finding about the database, without backups.
+    private func databaseState() -> Finding {
+        let all = database().filter { $0.check != "backup" }
+        let worst = all.first { $0.grade == .problem } ?? all.first { $0.grade == .advice } ?? all.first
+        guard var worst else { return Finding("storage", .problem, "the database cannot be checked") }
+        worst.found = worst.check == "database" ? worst.found : "\(worst.check): \(worst.found)"
+        worst.check = "storage"
+        return worst
+    }
+
     func storage() -> Finding {
+        if DataFolder.database != nil { return databaseState() }
         if let refusal = FolderAccess.refusal(folder) {
             return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(folderOption)")
         }
@@ -329,6 +343,9 @@ extension FolderChecks {
 /// Checks for usable recent backups and a working schedule.
 extension FolderChecks {
     func backup(now: Date) -> Finding {
+        if DataFolder.database != nil {
+            return database().first { $0.check == "backup" } ?? Finding("backup", .problem, "not known")
+        }
         let schedule: BackupSchedule?
         do throws(BackupFailure) { schedule = try home.backups.schedule() } catch {
             return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: scheduleCommand)

@@ -33,13 +33,22 @@ enum PackageFiles {
     }()
 
     /// Returns the data folder that a configuration file names; `nil` if it names none or cannot be read.
-    private static func dataFolder(by file: String) -> String? {
+    private static func dataFolder(by file: String) -> String? { value(of: "data", in: file) }
+
+    /// Returns the address of the relays' database: the environment's, else the configuration's.
+    static func standardStore(by file: String?) -> String? {
+        if let named = ProcessInfo.processInfo.environment["ZONECAST_STORE"] { return named }
+        return file.flatMap { value(of: "store", in: $0) }
+    }
+
+    /// Returns a text of a configuration file; `nil` if it has none or cannot be read.
+    static func value(of key: String, in file: String) -> String? {
         guard let text = FileManager.default.contents(atPath: file),
             let settings = try? YAMLSnapshot(data: text.bytes, providerName: file, parsingOptions: .default),
-            let value = try? settings.value(forKey: AbsoluteConfigKey(ConfigKey("data")), type: .string).value,
-            case .string(let folder) = value.content
+            let value = try? settings.value(forKey: AbsoluteConfigKey(ConfigKey(key)), type: .string).value,
+            case .string(let text) = value.content
         else { return nil }
-        return folder
+        return text
     }
 
     /// Returns the command that starts the relay of a data folder.
@@ -48,7 +57,8 @@ enum PackageFiles {
             file == nil || file == configuration
             ? dataFolder(by: configuration).map { absolute($0) == absolute(folder) } ?? false : false
         if isService { return "systemctl start zonecast" }
-        return "zonecast serve \(file.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)")"
+        let store = file == nil ? DataFolder.database.map { "--store \($0.description.shellWord) " } ?? "" : ""
+        return "zonecast serve \(store)\(file.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)")"
     }
 
     private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }

@@ -120,6 +120,7 @@ extension AccountDirectory {
             link.map { logger.notice("The console has no operator yet.", metadata: ["link": "\($0)"]) }
             return
         }
+        if let database = DataFolder.database { Terminal.sayError("store   \(database)") }
         Terminal.sayError("data    \(URL(fileURLWithPath: settings.data).standardizedFileURL.path)")
         if settings.servesConsole {
             Terminal.sayError("console \(link.map { "\($0)  (one use, 15 minutes)" } ?? "\(base)/console/")")

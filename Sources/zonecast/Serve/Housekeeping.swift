@@ -8,6 +8,11 @@ import RelaySystem
 import ServiceLifecycle
 import Synchronization
 
+extension ScheduledDuty {
+    /// Returns whether the work that is due now is this process's, without blocking the caller's thread.
+    func isOursNow() async -> Bool { (try? await BackgroundQueue.run(.utility) { isOurs() }) ?? false }
+}
+
 /// Saves the last-use times of sign-ins every 5 minutes and deletes expired ones.
 struct SignInHousekeeping: Service {
     let relay: Relay
@@ -97,13 +102,14 @@ struct ScheduledBackups: Service {
 /// Removes assets that no record refers to, every 10 minutes.
 struct AssetHousekeeping: Service {
     let stores: any ServedStores
+    let duty: any ScheduledDuty
     let unusedLifetime: Duration
 
     func run() async throws {
         let calendar = ClockJumpDetector(.system)
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(600))) != nil {
-                guard calendar.isReliable() else { continue }
+                guard calendar.isReliable(), await duty.isOursNow() else { continue }
                 let limit = TimeSource.system.now() + (.zero - unusedLifetime)
                 _ = try? await stores.removeUnusedAssets(before: limit)
             }
@@ -114,6 +120,7 @@ struct AssetHousekeeping: Service {
 /// Deletes tombstones older than the horizon, every hour.
 struct TombstoneHousekeeping: Service {
     let stores: any ServedStores
+    let duty: any ScheduledDuty
     /// `nil`: tombstones are kept forever.
     let horizon: Duration?
     let logger: Logger
@@ -122,7 +129,7 @@ struct TombstoneHousekeeping: Service {
         let calendar = ClockJumpDetector(.system)
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(3_600))) != nil {
-                guard let horizon, calendar.isReliable() else { continue }
+                guard let horizon, calendar.isReliable(), await duty.isOursNow() else { continue }
                 let limit = TimeSource.system.now() + (.zero - horizon)
                 let count = (try? await stores.forgetTombstones(before: limit)) ?? 0
                 if count > 0 { logger.info("\(count) tombstones older than the horizon were deleted.") }
@@ -144,12 +151,16 @@ struct RevocationWatch: Service {
         await cancelWhenGracefulShutdown {
             var count = 0
             while (try? await Task.sleep(for: Authenticator.watchInterval)) != nil {
-                // If it fails for long, requests read the directory themselves, and are refused if they cannot.
-                try? relay.authenticator.watchGeneration()
+                // If it fails for long, requests read the directory themselves, and are refused if they cannot. On a thread
+                // of its own, since a database may take seconds to answer.
+                let isFifth = count % 5 == 4
+                try? await BackgroundQueue.run(.userInitiated) {
+                    try relay.authenticator.watchGeneration()
+                    guard isFifth else { return }
+                    admission.closeRevoked()
+                    reloadQuotas()
+                }
                 count += 1
-                guard count.isMultiple(of: 5) else { continue }
-                admission.closeRevoked()
-                reloadQuotas()
             }
         }
     }

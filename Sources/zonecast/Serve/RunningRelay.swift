@@ -39,7 +39,7 @@ struct RunningRelay {
         self.guests = guests
         self.rows = rows
         self.settings = settings
-        home = DataFolder.home(settings.data)
+        home = DataFolder.home(settings.data, creates: true)
         self.onListening = onListening
         logger = Logger(label: "zonecast") { [settings] _ in
             LogLines(format: settings.logFormat, logLevel: settings.logLevel)
@@ -56,7 +56,11 @@ struct RunningRelay {
         try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
         let coreServices = try coreServices(on: directory())
-        defer { coreServices.stores.close(patience: .seconds(1)) }
+        let duty = home.duty
+        defer {
+            duty.resign()
+            coreServices.stores.close(patience: .seconds(1))
+        }
         coreServices.stores.removeBrokenUploads()
         let push = try PushClient(settings.push, accounts: coreServices.accounts)
         let relay = try relay(on: coreServices, push)
@@ -85,7 +89,8 @@ struct RunningRelay {
         ])
         let chosen: [(any Service)?] = [sweeps, push, coreServices.tracing, certificates]
         let services =
-            maintenanceServices(on: coreServices, relay, admission) + monitoringServices(on: coreServices, monitoring)
+            maintenanceServices(on: coreServices, relay, admission, duty)
+            + monitoringServices(on: coreServices, monitoring)
             + chosen.compactMap { $0 }
         // The service group stops services in reverse order and waits for each: first waiting polls are answered, then
         // the server says goodbye to its clients, then the rest stops.
@@ -366,14 +371,28 @@ extension RunningRelay {
     // MARK: Background services
 
     /// Returns the services for maintenance, backups and checks.
-    func maintenanceServices(on coreServices: CoreServices, _ relay: Relay, _ admission: RelayAdmission)
-        -> [any Service]
-    {
+    ///
+    /// `duty` is for work on what all relays of a database share; each relay keeps its own things in order.
+    func maintenanceServices(
+        on coreServices: CoreServices,
+        _ relay: Relay,
+        _ admission: RelayAdmission,
+        _ duty: any ScheduledDuty
+    ) -> [any Service] {
         [
             RevocationWatch(admission: admission, relay: relay, accounts: coreServices.accounts),
             SignInHousekeeping(relay: relay),
-            AssetHousekeeping(stores: coreServices.stores, unusedLifetime: settings.assets.unusedLifetime),
-            TombstoneHousekeeping(stores: coreServices.stores, horizon: settings.tombstoneHorizon, logger: logger),
+            AssetHousekeeping(
+                stores: coreServices.stores,
+                duty: duty,
+                unusedLifetime: settings.assets.unusedLifetime
+            ),
+            TombstoneHousekeeping(
+                stores: coreServices.stores,
+                duty: duty,
+                horizon: settings.tombstoneHorizon,
+                logger: logger
+            ),
             TransferHousekeeping(relay: relay), UploadHousekeeping(relay: relay),
             ScheduledBackups(backups: home.backups, logger: logger),
             DailyStoreCheck(upkeep: home.upkeep, damage: coreServices.damage),

@@ -62,6 +62,10 @@ struct CommandFailure: Error, CustomStringConvertible {
         switch error {
         case .exists(let what):
             self.init(.conflict, "The \(what) already exists.")
+        // Text and remedy are the database's.
+        case .unavailable(let text) where DataFolder.database != nil: self.init(.failed, text)
+        case .damaged(let what) where DataFolder.database != nil:
+            self.init(.failed, "The database \(DataFolder.place(folder)) is damaged: \(what) Restore its backup.")
         case .missing(let what) where what.hasPrefix("container "):
             let name = what.dropFirst("container ".count)
             let known = (try? DataFolder.home(folder).accounts().containers().map(\.container.name)) ?? []
@@ -69,10 +73,10 @@ struct CommandFailure: Error, CustomStringConvertible {
             let meant = near.map { " Did you mean \($0)?" } ?? ""
             self.init(
                 .failed,
-                "There is no container \(name) in \(folder).\(meant) Create it: zonecast container create \(name) --data \(folder.shellWord)"
+                "There is no container \(name) in \(DataFolder.place(folder)).\(meant) Create it: zonecast container create \(name) \(DataFolder.option(folder))"
             )
         case .missing(let what):
-            self.init(.failed, "There is no \(what) in \(folder).")
+            self.init(.failed, "There is no \(what) in \(DataFolder.place(folder)).")
         case .invalid(let text):
             self.init(.usage, text)
         case .unavailable(let text):

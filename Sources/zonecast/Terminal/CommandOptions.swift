@@ -16,6 +16,14 @@ struct FolderOptions: ParsableArguments {
     )
     var data: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "The relays' database, instead of a data folder's files. (default: $ZONECAST_STORE, or the configuration's)",
+            valueName: "url"
+        )
+    )
+    var store: String?
+
     @Flag(help: "Print one line of JSON.")
     var json = false
 
@@ -24,6 +32,7 @@ struct FolderOptions: ParsableArguments {
     /// For a command that declares its own `--data`.
     init(data: String?) {
         self.data = data
+        store = nil
         json = false
     }
 
@@ -33,6 +42,25 @@ struct FolderOptions: ParsableArguments {
             throw ValidationError(
                 "--data \(data): the shell did not expand the ~. Write the full path of the home folder."
             )
+        }
+        try chooseStore()
+    }
+
+    /// Chooses the database that the options, the environment or the configuration name.
+    private func chooseStore() throws {
+        let (file, environment) = (PackageFiles.settings(named: nil, data: data), ProcessInfo.processInfo.environment)
+        guard let named = store ?? PackageFiles.standardStore(by: file) else { return }
+        guard let address = StoreAddress(named) else {
+            throw ValidationError("\(store == nil ? "store" : "--store") takes \(StoreAddress.form).")
+        }
+        if store != nil, let objection = address.objectionToFlag { throw ValidationError(objection) }
+        let passwordFile =
+            environment["ZONECAST_STORE_PASSWORD_FILE"]
+            ?? file.flatMap { PackageFiles.value(of: "store-password-file", in: $0) }
+        do {
+            try DataFolder.choose(address, folder: folder, passwordFile: passwordFile, environment: environment)
+        } catch let failure as CommandFailure {
+            throw ValidationError(failure.description)
         }
     }
 
@@ -47,7 +75,7 @@ struct FolderOptions: ParsableArguments {
     func withDirectory<Value>(creates: Bool = false, _ body: (any AccountDirectory) throws -> Value) throws -> Value {
         try checkDirectory(creates: creates)
         do {
-            return try body(try home.accounts())
+            return try body(try DataFolder.home(folder, creates: creates).accounts())
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: folder)
         }
@@ -65,7 +93,9 @@ struct FolderOptions: ParsableArguments {
 
     /// Throws if the folder has no relay data or is not accessible; then continues as the folder's owner.
     private func checkDirectory(creates: Bool) throws {
+        if let database = DataFolder.database { return Terminal.trace("database \(database)") }
         Terminal.trace("data folder \(folder)")
+        if creates { try DataFolder.requireMatch(folder) }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
@@ -124,9 +154,13 @@ struct SettingsOption: ParsableArguments {
     /// - Throws: `CommandFailure` if the file or the environment has errors.
     func read(_ options: FolderOptions? = nil) async throws -> ServeSettings {
         let environment = ProcessInfo.processInfo.environment
-        let flags = options?.data.map { ["data": $0] } ?? [:]
+        var flags: [String: String] = [:]
+        flags["data"] = options?.data
+        flags["store"] = options?.store
         let file = PackageFiles.settings(named: config, data: options?.data)
-        return try await ConfigurationReading(flags: flags, environment: environment, file: file).settings
+        let settings = try await ConfigurationReading(flags: flags, environment: environment, file: file).settings
+        try DataFolder.choose(settings)
+        return settings
     }
 }
 
@@ -142,7 +176,7 @@ struct HomeOptions: ParsableArguments {
     var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
 }
 
-/// The environment variables that the SDK reads too.
+/// The environment variables that the SDK reads too, and the password of the relays' database.
 ///
 /// As for the SDK, `ZONECAST_CONFIG` may name a JSON file with these names, which is then read instead. If it names the
 /// relay's YAML file, the environment is read.
@@ -151,7 +185,7 @@ enum SDKVariables {
     static let names: Set<String> = [
         "ZONECAST_CONFIG", "ZONECAST_CONTAINER", "ZONECAST_URL", "ZONECAST_ENVIRONMENT", "ZONECAST_API_TOKEN",
         "ZONECAST_WEB_TOKEN", "ZONECAST_DEV_USER", "ZONECAST_EMAIL", "ZONECAST_PASSWORD", "ZONECAST_KEY_ID",
-        "ZONECAST_KEY_FILE", "ZONECAST_DEVICE_ID", "ZONECAST_ENCRYPTION_PASSPHRASE",
+        "ZONECAST_KEY_FILE", "ZONECAST_DEVICE_ID", "ZONECAST_ENCRYPTION_PASSPHRASE", DataFolder.passwordVariable,
     ]
 
     /// The credentials of a user or a server.

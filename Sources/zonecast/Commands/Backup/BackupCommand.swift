@@ -38,9 +38,22 @@ struct BackupOptions: ParsableArguments {
     /// The command that creates a backup here.
     private var making: String { "zonecast backup create \(again)" }
 
+    /// Throws if the data is in a database, which makes its own backups; says whether they work.
+    func needOwnBackups() throws {
+        guard DataFolder.database != nil else { return }
+        do throws(BackupFailure) {
+            _ = try store.named("latest", in: place, at: TimeSource.system.now())
+        } catch {
+            let checks = folder.home.upkeep.checks()
+            let state = checks.first { $0.check == "backup" } ?? checks.first
+            let found = state.map { " Now: \($0.found)." } ?? ""
+            throw CommandFailure(.failed, error.description + found)
+        }
+    }
+
     /// Throws if the folder contains no relay data.
     func needData() throws {
-        guard FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") else {
+        guard DataFolder.hasData(in: folder.folder) else {
             throw CommandFailure(.noData(in: folder.folder))
         }
     }
@@ -56,7 +69,7 @@ struct BackupOptions: ParsableArguments {
             guard (try? FileManager.default.contentsOfDirectory(atPath: backups)) != nil else {
                 throw CommandFailure(.failed, "There is no folder \(backups). Name the backup folder with --backups.")
             }
-        } else if !FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") {
+        } else if !DataFolder.hasData(in: folder.folder) {
             throw CommandFailure(.noData(in: folder.folder))
         }
         return "There are no backups in \(place) yet. Create one: \(making)"
@@ -182,6 +195,7 @@ extension BackupCommand {
         @OptionGroup var options: BackupOptions
 
         func run() throws {
+            try options.needOwnBackups()
             let backup = try options.run {
                 try options.writableStore().create(in: options.place, now: TimeSource.system.now()) {
                     options.step("copying \($0)")
@@ -219,6 +233,7 @@ extension BackupCommand {
         }
 
         func run() throws {
+            try options.needOwnBackups()
             let rows = options.store.all(in: options.place).map { BackupRow($0, in: options.store) }
             let unusable = options.store.unusable(in: options.place).map {
                 Unusable(backup: $0.name, reason: $0.reason.description)
@@ -258,6 +273,7 @@ extension BackupCommand {
 
         func run() throws {
             let data = options.folder.folder
+            try options.needOwnBackups()
             try options.needData()
             if let interval {
                 try set(interval, data)
@@ -341,6 +357,7 @@ extension BackupCommand {
         }
 
         func run() throws {
+            try options.needOwnBackups()
             let backup = try options.backup(named: name)
             let (faults, missing) = BackupOptions.reading(backup) {
                 let faults = options.store.verify(backup, now: TimeSource.system.now()) {
@@ -408,6 +425,7 @@ extension BackupCommand {
 
         func run() throws {
             let data = options.folder.folder
+            try options.needOwnBackups()
             let backup = try options.backup(named: name)
             let faults = BackupOptions.reading(backup) {
                 options.store.verify(backup, now: nil) { options.step("verifying \($0)") }

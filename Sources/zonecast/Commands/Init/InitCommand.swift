@@ -119,6 +119,7 @@ struct InitCommand: AsyncParsableCommand {
             configuration: "\(place)/zonecast.yaml"
         )
         files.hasConsole = answers.admin != nil
+        files.store = DataFolder.database?.description
         var configuration = try ConfigurationText.complete(files.configuration, with: files.settings)
         let staying = await files.differingSettings()
         if !staying.isEmpty {
@@ -147,9 +148,11 @@ struct InitCommand: AsyncParsableCommand {
         _ report: inout InitReport
     ) throws -> Bool {
         do {
-            let isNew = !FileManager.default.fileExists(atPath: data + "/relay.sqlite")
-            let accounts = try DataFolder.home(data).accounts()
-            report.note(InitStep("relay's own key", "\(data)/relay.sqlite, readable only by its owner", isNew: isNew))
+            let isNew = !DataFolder.hasData(in: data)
+            try DataFolder.requireMatch(data)
+            let accounts = try DataFolder.home(data, creates: true).accounts()
+            let place = DataFolder.database?.description ?? "\(data)/relay.sqlite, readable only by its owner"
+            report.note(InitStep("relay's own key", place, isNew: isNew))
             let isThere = try accounts.hasContainer(container)
             if !isThere { try accounts.addContainer(container) }
             report.note(InitStep("container \(container)", "development and production", isNew: !isThere))

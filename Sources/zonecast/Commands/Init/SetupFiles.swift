@@ -9,6 +9,8 @@ struct SetupFiles: Sendable {
     /// The relay's port on this machine.
     var port = 8080
     var data = "/var/lib/zonecast"
+    /// The address of the database without its password; `nil`: files of the data folder.
+    var store: String?
     var program = "/usr/bin/zonecast"
     var configuration = "/etc/zonecast/zonecast.yaml"
     /// Whether the console is enabled.
@@ -19,7 +21,7 @@ struct SetupFiles: Sendable {
         [
             ("data", data), ("listen", "127.0.0.1:\(port)"), ("public-url", "https://\(domain)"),
             ("trusted-proxies", "127.0.0.1"),
-        ] + (hasConsole ? [("console", "true")] : [])
+        ] + (store.map { [("store", $0)] } ?? []) + (hasConsole ? [("console", "true")] : [])
     }
 
     /// Returns the settings of an existing configuration that differ from the requested ones.

@@ -99,10 +99,13 @@ struct LocalSchema {
                 let warning = "This deletes all records of \(container) in development."
                 try Terminal.confirm(warning, byTyping: container.name, called: "the container's name")
             }
-            let hold = try StoreHold([ContainerEnvironment(container, .development)], in: options.folder)
+            // Relays on a database notice a reset by themselves.
+            var hold =
+                DataFolder.database == nil
+                ? try StoreHold([ContainerEnvironment(container, .development)], in: options.folder) : nil
             // Also after an error, which leaves the old records.
             let reset = Result { try schemas.resetDevelopment { UInt64.random(in: .min ... .max) } }
-            hold.end()
+            hold.take()?.end()
             try reset.get()
         }
         try note("schema.reset", .development, container.name)

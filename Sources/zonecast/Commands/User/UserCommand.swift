@@ -140,7 +140,7 @@ struct UserCommand: ParsableCommand {
             guard !account.isDisabled else {
                 throw CommandFailure(
                     .notAllowed,
-                    "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
+                    "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo \(DataFolder.option(options.folder))"
                 )
             }
             try store.requireContainer(home.container)
