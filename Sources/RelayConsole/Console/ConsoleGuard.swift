@@ -29,12 +29,15 @@ package final class ConsoleGuard: Sendable {
     private let waitingCount = Mutex(0)
     /// The maximum number of waiting checks, so that the last one completes within some seconds.
     package static let maxWaiting = 24
-    let challenges = PasskeyChallenges()
+    let challenges: PasskeyChallenges
     let tickets = DownloadTickets()
 
-    /// - Parameter uptime: A monotonic clock.
-    package init(uptime: @escaping @Sendable () -> Duration) {
+    /// - Parameters:
+    ///   - uptime: A monotonic clock.
+    ///   - relayKey: The key of the accounts, with which several relays recognize each other's challenges.
+    package init(uptime: @escaping @Sendable () -> Duration, relayKey: [UInt8]? = nil) {
         self.uptime = uptime
+        challenges = PasskeyChallenges(relayKey: relayKey)
         attempts = Mutex(
             Attempts(
                 addresses: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 10), capacity: 4_096),

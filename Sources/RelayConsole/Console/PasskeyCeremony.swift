@@ -2,6 +2,7 @@ import Crypto
 import CryptoExtras
 import Foundation
 import Records
+import RelayAPI
 import RelayCore
 import RelaySystem
 import Synchronization
@@ -168,12 +169,18 @@ struct PasskeyCeremony: Sendable {
 /// Challenges for browsers, each valid for one response within five minutes.
 ///
 /// Issued challenges are not stored, so that any number of requests is harmless; only used ones are stored until they
-/// expire.
+/// expire. Several relays on the same accounts accept each other's challenges, and each of them every challenge once.
 final class PasskeyChallenges: Sendable {
     private static let lifetime = Duration.seconds(300)
 
-    private let key = SymmetricKey(size: .bits256)
+    private let key: SymmetricKey
     private let answered = Mutex<[[UInt8]: Timestamp]>([:])
+
+    /// - Parameter relayKey: The key of the accounts; `nil` draws one, which is this process's alone.
+    init(relayKey: [UInt8]?) {
+        key =
+            relayKey.map { SymmetricKey(relayKey: $0, purpose: "passkey challenges") } ?? SymmetricKey(size: .bits256)
+    }
 
     /// Returns a new challenge: 16 random bytes, the time of its expiry, and an HMAC.
     func issue(at now: Timestamp) -> [UInt8] {
