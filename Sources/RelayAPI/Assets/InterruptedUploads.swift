@@ -7,8 +7,8 @@ import Synchronization
 /// A Zonecast extension (see Wire.md, "Extensions") that follows the IETF's draft for resumable uploads. A GET or HEAD
 /// request to an upload address returns the header `Upload-Offset`, the number of bytes received of a body that is not
 /// multipart; a POST or PUT request with that header resumes there. Without the header, the upload starts again. The
-/// entries are in memory, and their bytes in the files to which uploads are written; a restart of the relay discards
-/// both.
+/// entries are in memory, and their bytes where the store writes uploads: in files, which a restart of the relay
+/// discards, or in a database, from which another relay takes over what this one has received.
 final class InterruptedUploads: Sendable {
     /// The received part of one upload.
     // Unchecked because of the intake: the lock transfers it between threads, and one thread at a time uses it.

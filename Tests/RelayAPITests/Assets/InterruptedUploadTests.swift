@@ -112,7 +112,8 @@ import Wire
         #expect(await world.relay.respond(to: APIRequest(method: .get, path: one + "A")).status == .notFound)
     }
 
-    @Test func anAbandonedUploadIsRemovedAfterFifteenMinutes() async throws {
+    @Test(.enabled(if: TestStore.current.keepsFiles))
+    func anAbandonedUploadIsRemovedAfterFifteenMinutes() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -151,10 +152,11 @@ import Wire
         #expect(try await progress(other, reaching: 1_000) == 1_000)
         #expect(try await progress(own[61], reaching: 0) == 0)
         #expect(try await progress(own[62], reaching: 1_000) == 1_000)
-        #expect(incoming.count == 9)
+        #expect(incoming.count == 9 || !TestStore.current.keepsFiles)
     }
 
-    @Test func startingTheRelayRemovesIncompleteUploads() async throws {
+    @Test(.enabled(if: TestStore.current.keepsFiles))
+    func startingTheRelayRemovesIncompleteUploads() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
