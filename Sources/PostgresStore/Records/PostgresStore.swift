@@ -535,13 +535,23 @@
                     return try PostgresIndexes.purgeDropped(of: home.number, limit: limit, connection)
                 }
                 var removal = PostgresPipeline()
-                for (table, key) in [("record", "zone, name"), ("field_value", "field, zone, value, name")] {
-                    removal.add(
-                        "DELETE FROM \(table) WHERE (\(key)) IN (SELECT \(key) FROM \(table) WHERE zone = $1 LIMIT $2)",
-                        .int(zone),
-                        .int(limit)
-                    )
-                }
+                removal.add(
+                    "DELETE FROM record WHERE (zone, name) IN (SELECT zone, name FROM record WHERE zone = $1 LIMIT $2)",
+                    .int(zone),
+                    .int(limit)
+                )
+                // By the indexes, since the entries are found by the number of one.
+                removal.add(
+                    """
+                    DELETE FROM field_value WHERE (field, zone, value, name) IN (
+                        SELECT v.field, v.zone, v.value, v.name
+                        FROM field_index i JOIN field_value v ON v.field = i.id AND v.zone = $1
+                        WHERE i.home = $3 LIMIT $2)
+                    """,
+                    .int(zone),
+                    .int(limit),
+                    .int(home.number)
+                )
                 let isDone = try connection.run(removal).allSatisfy { Int64($0.changed) < limit }
                 var end = PostgresPipeline()
                 if isDone {

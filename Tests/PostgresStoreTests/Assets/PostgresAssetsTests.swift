@@ -8,6 +8,7 @@
     import Synchronization
     import TestSupport
     import Testing
+    import Wire
 
     /// Assets in the database, and the caches of two relays.
     @Suite(needsPostgres)
@@ -200,6 +201,55 @@
             try connection.commit()
             #expect(try assets().removeUnused(before: later) == 0)
             #expect(try assets().size(of: used) == 10 && assets().size(of: unused) == nil)
+        }
+
+        @Test("an asset saved while unused ones are removed is there, or the save knows that it is not")
+        func race() async throws {
+            let (draws, later, alice) = (draws, later, UserID("_00000000000000000000000000000001"))
+            let store = try PostgresStore(.forTests, in: database, draw: { draws.next })
+            try await store.write(touching: alice) { writer throws(RelayError) in
+                try writer.define(["Photo": RecordType(fields: ["file": .init(.scalar(.asset))])])
+                _ = try writer.makeZone(ZoneID("Z", owner: alice), by: "")
+            }
+            let (assets, other, executor) = (assets("a"), assets("b"), BlockingExecutor(name: "test", threads: 1))
+            let isOver = Flag()
+            async let removals = withTaskExecutorPreference(executor) {
+                var count = 0
+                while !isOver.isSet { count += try other.removeUnused(before: later) }
+                return count
+            }
+            var kept: [AssetHash] = []
+            for number in UInt8(0)..<80 {
+                let hash = try self.store(content(100, number), in: assets)
+                let isSaved = try await store.write(touching: alice) { writer throws(RelayError) in
+                    guard let zone = try writer.zone(ZoneID("Z", owner: alice)) else { throw .zoneNotFound }
+                    guard writer.storedAssets(among: [hash]) == [hash] else { return false }
+                    let stamp = StoredRecord.Stamp(at: later, by: alice, device: DeviceFingerprint(bits: 1))
+                    let value = FieldValue.asset(Asset(fileChecksum: hash.checksum, size: 100))
+                    let record = StoredRecord(
+                        name: "photo \(number)",
+                        type: "Photo",
+                        change: writer.takeChangeNumber(),
+                        created: stamp,
+                        modified: stamp,
+                        fields: FieldsJSON.encode([.init(name: "file", value: value)])
+                    )
+                    try writer.put([record], replacing: [:], in: zone, by: "")
+                    return true
+                }
+                if isSaved { kept.append(hash) }
+            }
+            isOver.set()
+            let removed = try await removals
+            for hash in kept { #expect(try bytes(hash, in: other)?.count == 100) }
+            #expect(try count("asset") == kept.count)
+            #expect(kept.count + removed >= 80)
+        }
+
+        private final class Flag: Sendable {
+            private let value = Atomic(false)
+            var isSet: Bool { value.load(ordering: .relaxed) }
+            func set() { value.store(true, ordering: .relaxed) }
         }
     }
 #endif

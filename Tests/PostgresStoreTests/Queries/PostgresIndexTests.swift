@@ -172,5 +172,22 @@
             }
             #expect(trips <= 9)
         }
+
+        @Test("a query for any of many values costs few round trips") func manyValues() async throws {
+            let zone = try await makeZone("A")
+            for number in 0..<60 { try await put(["a\(number)", "b\(number)"], "t\(number)", in: zone, by: first) }
+            while try await !first.build(wanted, limit: 1_000) {}
+            let values = (0..<100).map { FieldValue.string("t\($0)") }
+            let query = Query(recordType: "Thing", filters: [.init(.own("title"), .in, values)])
+            let trips = try first.read { reader throws(RelayError) in
+                guard let zone = try reader.zone(zone), let reader = reader as? PostgresReader else {
+                    throw .zoneNotFound
+                }
+                let before = reader.transaction.connection.roundTrips
+                let page = try reader.page(of: query, in: [zone], after: nil, limit: 200, bytes: .max)
+                return page.records.count == 120 ? reader.transaction.connection.roundTrips - before : .max
+            }
+            #expect(trips <= 12)
+        }
     }
 #endif
