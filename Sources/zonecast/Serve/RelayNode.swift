@@ -116,6 +116,8 @@ final class RelayNode: Sendable {
                             sweep.sweep()
                             if rounds.isMultiple(of: 30) { node.checkClock() }
                             rounds += 1
+                            // However many messages ask for one: a sweep reads from every store.
+                            try? await Task.sleep(for: .milliseconds(100))
                         }
                     }
                     await group.next()
