@@ -156,7 +156,7 @@ private let leavesFiles = ConditionTrait.enabled(if: !TestStore.current.keepsFil
 
     @Test("a store whose database makes the backups has none, and says who makes them", leavesFiles) func elsewhere() {
         let backups = place.backups
-        #expect(backups.all(in: folder).isEmpty && backups.knownSchedule == nil)
+        #expect(backups.areElsewhere && backups.all(in: folder).isEmpty && backups.knownSchedule == nil)
         for refused in [
             { _ = try backups.create(in: folder, now: now) { _ in } },
             { try backups.setSchedule(BackupSchedule(.daily, keep: 1, folder: folder)) },

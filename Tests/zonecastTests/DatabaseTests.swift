@@ -19,7 +19,7 @@ import Testing
             ("postgres://ann:s3c/r@et@db/relay", "postgres://ann@db/relay"),
             ("postgres://ann@db/relay?password=s3cret", "postgres://ann@db/relay"),
             ("postgres://ann@/relay?host=%2Ftmp&PASSWORD=s3cret", "postgres://ann@/relay?host=%2Ftmp"),
-            ("postgres:///relay", "postgres:///relay"),
+            ("postgres:///relay", "postgres:///relay"), ("postgres://ann:s3?cret@db/relay", "postgres://ann@db/relay"),
         ]
     )
     func shown(text: String, shown: String) throws {
@@ -44,6 +44,7 @@ import Testing
         for command in [["serve"], ["container", "list"]] {
             let run = try Command.run(command, environment: ["ZONECAST_STORE": "mysql://ann:s3cret@db"])
             #expect(run.status == 2 && run.errors.contains("postgres://user@host/database"), "\(run.errors)")
+            #expect(!run.errors.contains("s3cret"))
         }
     }
 

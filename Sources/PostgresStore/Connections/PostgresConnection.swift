@@ -385,7 +385,10 @@
         /// Classifies a failure to connect, for which libpq has a text and no code.
         private static func refusal(_ text: String, _ address: PostgresAddress) -> PostgresError {
             let lines = address.redacted(text).split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
-            let message = lines.last.map { String($0) } ?? "no reason given"
+            // A hint may follow the reason.
+            let reason = lines.last { $0.contains("failed: ") } ?? lines.last.map { String($0) } ?? "no reason given"
+            let message = (reason.components(separatedBy: "failed: ").last ?? reason)
+                .replacingOccurrences(of: "FATAL:  ", with: "").trimmingCharacters(in: ["."])
             let causes: [(PostgresError.Code, [String])] = [
                 (.noPrimary, ["server is in hot standby mode", "session is read-only"]),
                 (.accessDenied, ["authentication failed", "no password supplied", "pg_hba.conf", "role \""]),

@@ -10,6 +10,8 @@
             "The data is in PostgreSQL, which makes its own backups: archive its log (archive_mode = on) and make a base backup with pg_basebackup or pgBackRest. zonecast doctor checks that archiving works."
         )
 
+        var areElsewhere: Bool { true }
+
         var standardFolder: String { "the backups of PostgreSQL" }
 
         func schedule() throws(BackupFailure) -> BackupSchedule? { nil }

@@ -137,7 +137,11 @@ extension ConsoleAPI {
                 Step(isDone: hasToken, text: "Create an API token for your app", page: "tokens"),
                 Step(isDone: hasTypes, text: "Save a first record, or import a schema", page: "schema"),
                 Step(isDone: schemaChanges == 0 && hasTypes, text: "Promote the schema to production", page: "schema"),
-                Step(isDone: backups.schedule != nil, text: "Set up automatic backups", page: "backups"),
+                Step(
+                    isDone: backups.schedule != nil || call.parts.home.backups.areElsewhere,
+                    text: "Set up automatic backups",
+                    page: "backups"
+                ),
                 Step(
                     isDone: facts.publicURL != nil,
                     text: "Set public-url, where browsers reach the relay",

@@ -6,6 +6,9 @@ package import Records
 /// restore one throws `BackupFailure.elsewhere`, whose text says what to do instead. Calls block their thread, some for
 /// as long as it takes to read everything.
 package protocol Backups: Sendable {
+    /// Whether the store's database makes the backups, so that there are none here.
+    var areElsewhere: Bool { get }
+
     /// The folder for backups if none is named.
     var standardFolder: String { get }
 
@@ -102,6 +105,8 @@ package protocol Backups: Sendable {
 }
 
 extension Backups {
+    package var areElsewhere: Bool { false }
+
     /// The schedule; `nil` if there is none, or it cannot be read.
     package var knownSchedule: BackupSchedule? { (try? schedule()) ?? nil }
 

@@ -208,8 +208,9 @@ package struct AlertReading: Sendable {
         return recent.count > 1 ? recent : nil
     }
 
-    /// Days since the latest backup.
-    private static func backupAge(_ backups: any Backups, started: Int64, now: Timestamp) -> Double {
+    /// Days since the latest backup; `nil` if the database makes them.
+    private static func backupAge(_ backups: any Backups, started: Int64, now: Timestamp) -> Double? {
+        guard !backups.areElsewhere else { return nil }
         let latest =
             backups.all(in: backups.currentFolder).last { $0.manifest.made <= now.milliseconds }?.manifest.made
             // The relay may have started while the clock was ahead.

@@ -163,7 +163,8 @@ struct DoctorCommand: AsyncParsableCommand {
         if let certificate = checks.certificate(of: settings, now: Date()) { report.add(certificate) }
         if database.isEmpty { report.add(checks.backup(now: Date())) }
         report.add(checks.push(settings.push))
-        if let alerts = checks.alerts() { report.add(alerts) }
+        // Without an answer of the database, its one finding says everything.
+        if database.count != 1, let alerts = checks.alerts() { report.add(alerts) }
         if let traces = await checks.traces(settings.traces) { report.add(traces) }
     }
 

@@ -28,18 +28,26 @@ struct StoreAddress: Hashable, Sendable, CustomStringConvertible {
             "--store has a password, which every user of this machine can read in the list of processes. Put it in a file that ZONECAST_STORE_PASSWORD_FILE names, or set ZONECAST_STORE."
     }
 
-    /// Returns a text without the password of the address that it is; any other text stays as it is.
+    /// Returns a text without the password of the address that it is, of a database or not; any other text stays as it
+    /// is.
     static func withoutPassword(_ text: String) -> String {
-        guard text.hasPrefix("postgres"), let start = text.range(of: "://")?.upperBound else { return text }
+        guard let start = text.range(of: "://")?.upperBound else { return text }
+        let isOurs = text.hasPrefix("postgres")
+        // A password with an unescaped question mark.
+        if isOurs, !text.prefix(while: { $0 != "?" }).contains("@"), let at = text.lastIndex(of: "@"),
+            let colon = text[start..<at].firstIndex(of: ":")
+        {
+            return String(text[..<colon] + text[at...])
+        }
         var kept = text[start...].split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let end = kept[0].firstIndex(of: "/") ?? kept[0].endIndex
         // A password may contain an @ that its author has not escaped.
-        if let at = kept[0].lastIndex(of: "@"), at < end || kept[0][end...].contains("@"),
+        if let at = kept[0].lastIndex(of: "@"), at < end || isOurs,
             let colon = kept[0][..<at].firstIndex(of: ":")
         {
             kept[0].removeSubrange(colon..<at)
         }
-        if kept.count > 1 {
+        if kept.count > 1, isOurs {
             kept[1] = kept[1].split(separator: "&").filter { !$0.lowercased().hasPrefix("password=") }
                 .joined(separator: "&")
             if kept[1].isEmpty { kept.removeLast() }

@@ -5,6 +5,7 @@
     import RelayCore
     import RelaySystem
     import Synchronization
+    import TestSupport
     import Testing
 
     @testable import PostgresStore
@@ -91,6 +92,36 @@
             #expect(text.contains(seconds > 0 ? "s ahead of" : "s behind"), "\(text)")
             #expect(text.contains("NTP"))
             _ = try home(address).accounts(onLostWrite: {})
+        }
+
+        @Test("a server that is too old is refused with its version")
+        func oldServer() throws {
+            let port = try ListeningPort()
+            port.serve { peer in
+                // The start-up message, which fits one segment.
+                var bytes = [UInt8](repeating: 0, count: 4_096)
+                guard read(peer, &bytes, bytes.count) > 0 else { return }
+                func message(_ kind: Character, _ content: [UInt8]) -> [UInt8] {
+                    let length = UInt32(content.count + 4).bigEndian
+                    return [kind.asciiValue ?? 0] + withUnsafeBytes(of: length) { Array($0) } + content
+                }
+                func setting(_ name: String, _ value: String) -> [UInt8] {
+                    message("S", Array("\(name)\0\(value)\0".utf8))
+                }
+                // Let in, the settings, the process, and ready.
+                let answer =
+                    message("R", [0, 0, 0, 0]) + setting("server_version", "14.9") + setting("in_hot_standby", "off")
+                    + setting("default_transaction_read_only", "off") + setting("client_encoding", "UTF8")
+                    + message("K", [0, 0, 0, 1, 0, 0, 0, 2]) + message("Z", [UInt8(ascii: "I")])
+                _ = write(peer, answer, answer.count)
+                // Until the relay leaves.
+                while read(peer, &bytes, bytes.count) > 0 {}
+            }
+            let address = try PostgresAddress(
+                "postgres://ann@127.0.0.1:\(port.number)/relay?sslmode=disable&gssencmode=disable"
+            )
+            let text = try refusal(home(address))
+            #expect(text.contains("is PostgreSQL 14.9") && text.contains("version 15"), "\(text)")
         }
 
         // MARK: What the doctor finds

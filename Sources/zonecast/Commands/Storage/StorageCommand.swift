@@ -166,7 +166,9 @@ extension StorageCommand {
         }
 
         private func rooms() throws -> [CompactionRoom] {
-            try options.withDirectory { _ in try options.home.upkeep.rooms() }
+            // A database says that there is nothing to compact.
+            if DataFolder.database != nil { try options.home.upkeep.compact("") }
+            return try options.withDirectory { _ in try options.home.upkeep.rooms() }
         }
 
         private func compact(_ room: CompactionRoom) throws -> Row {
