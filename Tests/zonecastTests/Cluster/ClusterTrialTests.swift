@@ -4,15 +4,16 @@ import LocalCluster
 import TestSupport
 import Testing
 
+/// Whether this machine has PostgreSQL and the program has the store on it.
+private let clusterTrialsArePossible =
+    PostgresServer.isInstalled && ProcessInfo.processInfo.environment["ZONECAST_POSTGRES"] != nil
+
 /// Real relays over real PostgreSQL servers, whose parts fail while clients write and listen.
 ///
 /// Checked are the letters a, b, c, e, h, i and k of Reliability.md, "Invariants", as far as clients can see them. Each round
 /// causes one fault. `Deploy/soak --cluster` runs more rounds than a test does.
-@Suite(.ownThread, .serialized, .enabled(if: ClusterTrialTests.isPossible, "needs PostgreSQL and ZONECAST_POSTGRES=1"))
+@Suite(.ownThread, .serialized, .enabled(if: clusterTrialsArePossible, "needs PostgreSQL and ZONECAST_POSTGRES=1"))
 struct ClusterTrialTests {
-    static let isPossible =
-        PostgresServer.isInstalled && ProcessInfo.processInfo.environment["ZONECAST_POSTGRES"] != nil
-
     /// The faults of each round; a soak repeats all of them.
     private enum Trial: String, CaseIterable {
         case nodeKilled = "kill -9 of a node"
@@ -97,7 +98,7 @@ struct ClusterTrialTests {
             let outage = ContinuousClock.now - stop
             try await cluster.waitUntilComplete()
             // Longer than a sweep, so that what it must find is due.
-            for _ in 0..<Self.trials.count < 4 ? 2 : 20 {
+            for _ in 0..<(Self.trials.count < 4 ? 2 : 20) {
                 try await Task.sleep(for: .seconds(1))
                 ledger.checkNotices()
             }
