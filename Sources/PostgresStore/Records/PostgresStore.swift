@@ -352,7 +352,7 @@
                 let done = try transaction(for: batch, exclusively: isExclusive) { writer in
                     remainder = BatchRemainder.run(&batch) { write in
                         // Nothing of this transaction is kept; the write runs again.
-                        guard !writer.needsExclusion else { return writer.recordBytes }
+                        guard writer.failure == nil else { return writer.recordBytes }
                         writer.begin(for: write.owner)
                         write.run(in: writer)
                         return writer.recordBytes
@@ -386,7 +386,7 @@
             }
             let isOfOneWrite: Bool =
                 switch code {
-                case nil, .failed, .duplicate, .damaged, .foreignOwner, .timedOut: true
+                case nil, .failed, .duplicate, .damaged, .foreignOwner: true
                 default: false
                 }
             if isOfOneWrite, batch.count > 1 {

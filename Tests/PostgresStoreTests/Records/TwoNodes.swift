@@ -64,12 +64,13 @@
             )
         }
 
-        /// Writes one record, and returns its change number.
+        /// Writes one record and an outcome under the record's name, and returns its change number.
         static func save(_ name: String, in store: PostgresStore) async throws -> UInt64 {
             try await store.write(touching: alice) { writer throws(RelayError) in
                 guard let zone = try writer.zone(notes) else { throw .zoneNotFound }
                 let record = record(name, writer.takeChangeNumber())
                 try writer.put([record], replacing: [:], in: zone, by: "phone")
+                try writer.keep(IdempotencyRecord(fingerprint: 7, completedOperations: [1]), as: name, by: alice)
                 return record.change
             }
         }
