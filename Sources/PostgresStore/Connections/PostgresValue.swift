@@ -79,11 +79,11 @@
             switch value {
             case .int(let value): write(value) { $0.writeInteger($1) }
             case .bool(let value): write(value) { $0.bytes.append($1 ? 1 : 0) }
-            case .text(let value): write(value) { $0.bytes.append(contentsOf: $1.utf8) }
+            case .text(let value): write(value) { $0.write(text: $1) }
             case .bytes(let value): write(value) { $0.bytes.append(contentsOf: $1) }
             case .ints(let values): write(values, of: 20) { $0.writeInteger($1) }
             case .bools(let values): write(values, of: 16) { $0.bytes.append($1 ? 1 : 0) }
-            case .texts(let values): write(values, of: 25) { $0.bytes.append(contentsOf: $1.utf8) }
+            case .texts(let values): write(values, of: 25) { $0.write(text: $1) }
             case .blobs(let values): write(values, of: 17) { $0.bytes.append(contentsOf: $1) }
             }
         }
@@ -116,6 +116,17 @@
                 withUnsafeBytes(of: length.bigEndian) { bytes.replaceSubrange(place..<place + 4, with: $0) }
             }
             return true
+        }
+
+        /// Writes a text; its NULs, which PostgreSQL's texts cannot have, as the replacement character.
+        ///
+        /// Requests are checked before anything of them is stored, but a look-up may come first: it then finds nothing.
+        private mutating func write(text: String) {
+            let start = bytes.count
+            bytes.append(contentsOf: text.utf8)
+            guard bytes[start...].contains(0) else { return }
+            let replaced = text.utf8.flatMap { $0 == 0 ? Array("\u{FFFD}".utf8) : [$0] }
+            bytes.replaceSubrange(start..., with: replaced)
         }
 
         private mutating func writeInteger(_ value: some FixedWidthInteger) {

@@ -100,8 +100,9 @@
         private static func growsWithoutDeadlock() async throws -> Bool {
             let nodes = try TwoNodes(emptyDatabase())
             let bob = UserID("_00000000000000000000000000000002")
-            let gates = [WriteGate(), WriteGate()]
+            let (gates, ended) = ([WriteGate(), WriteGate()], Tally())
             func grow(_ name: String, of owner: UserID, in store: PostgresStore, at gate: WriteGate) async throws {
+                defer { ended.add() }
                 let hasPassed = Mutex(false)
                 try await store.write(touching: owner) { writer throws(RelayError) in
                     // The write may run again, under the exclusive lock.
@@ -113,20 +114,13 @@
                     try writer.define([name: RecordType()])
                 }
             }
-            let count = Mutex(0)
-            async let first: Void = {
-                defer { count.withLock { $0 += 1 } }
-                try await grow("A", of: TwoNodes.alice, in: nodes.first, at: gates[0])
-            }()
-            async let second: Void = {
-                defer { count.withLock { $0 += 1 } }
-                try await grow("B", of: bob, in: nodes.second, at: gates[1])
-            }()
+            async let first: Void = grow("A", of: TwoNodes.alice, in: nodes.first, at: gates[0])
+            async let second: Void = grow("B", of: bob, in: nodes.second, at: gates[1])
             // Both hold the lock shared now.
             for gate in gates { await gate.arrival() }
             for gate in gates { gate.open() }
             var isDeadlocked = false
-            while count.withLock({ $0 }) < 2 {
+            while ended.count < 2 {
                 // A transaction that waits for a lock that it has already, in another mode.
                 let rows = try nodes.observer.query(
                     """

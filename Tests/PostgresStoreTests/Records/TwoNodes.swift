@@ -76,6 +76,14 @@
         }
     }
 
+    final class Tally: Sendable {
+        private let value = Mutex(0)
+
+        var count: Int { value.withLock { $0 } }
+
+        func add() { value.withLock { $0 += 1 } }
+    }
+
     /// Stops a thread of a store, in the middle of a write, until it is opened.
     final class WriteGate: Sendable {
         private let reached = DispatchSemaphore(value: 0)

@@ -3,12 +3,13 @@ import GRDB
 import Records
 import RelayCore
 import SQLiteStore
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
 
 /// The statements that a save costs in a zone with shared hierarchies: see Costs.md, "Statements of a save".
-@Suite struct HierarchyCostTests {
+@Suite(.enabled(if: TestStore.current == .sqlite, "counts the statements of SQLite")) struct HierarchyCostTests {
     typealias World = ShareWorld
 
     /// The statements of one request.

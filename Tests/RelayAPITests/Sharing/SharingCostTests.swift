@@ -3,12 +3,13 @@ import GRDB
 import Records
 import RelayCore
 import SQLiteStore
+import StoreTesting
 import Synchronization
 import Testing
 import Wire
 
 /// The cost of sharing in statements: none per record of a page, and none per participant of a save.
-@Suite struct SharingCostTests {
+@Suite(.enabled(if: TestStore.current == .sqlite, "counts the statements of SQLite")) struct SharingCostTests {
     typealias World = ShareWorld
 
     private final class Counter: Sendable {
