@@ -74,6 +74,10 @@
                         "The database at \(connection.serverName) is empty: no relay has used it."
                     )
                 }
+                // Another relay may have created the tables between the two statements.
+                if try connection.query(Self.hasLayout).first?.bool(0) == true {
+                    return try isCurrent(connection, server)
+                }
                 throw PostgresError(
                     .foreignLayout,
                     "The database at \(connection.serverName) belongs to another program: it has a table named \(table)."
