@@ -108,6 +108,9 @@ struct TrialClient {
             : "/database/1/\(container)/development/private/\(operation)?ckWebAuthToken=dev-alice"
     }
 
+    /// The header with the device of a listener: the device that writes gets no notice.
+    static func device(_ name: String) -> [String: String] { ["X-Zonecast-Device-ID": name] }
+
     /// Waits until the port answers with success.
     static func send(_ operation: String, body: String, port: Int) throws -> HTTPConnection.Answer {
         for _ in 0..<300 {
@@ -253,7 +256,12 @@ final class TrialListener: Sendable {
     private func listen(_ port: Int, _ follower: inout TrialFollower) throws {
         struct Token: Decodable { var webcourierURL: String }
         let poll = try HTTPConnection(port: port)
-        let made = try poll.send("POST", TrialClient.path("tokens/create", device: true), body: "{}")
+        let made = try poll.send(
+            "POST",
+            TrialClient.path("tokens/create", device: true),
+            headers: TrialClient.device(name),
+            body: "{}"
+        )
         guard made.status == 200, let url = URLComponents(string: try made.json(Token.self).webcourierURL) else {
             throw HTTPConnection.ConnectionLost()
         }
