@@ -76,7 +76,6 @@ struct ClusterTrialTests {
     }
 
     private func run(on cluster: LocalCluster, port: Int, _ disks: TrialDisks?) async throws {
-        try checkMonitoring(port: port)
         try TrialClient.prepare(port: port)
         let ledger = TrialLedger()
         let folder = ClusterFolder(await cluster.folderPath)
@@ -117,6 +116,7 @@ struct ClusterTrialTests {
         }
         listeners.forEach { $0.stop() }
         try check(&follower, port: port, ledger, "at the end")
+        try checkMonitoring(port: port)
         #expect(ledger.objections.isEmpty, "\(ledger.objections.joined(separator: "\n"))")
         #expect(ledger.seen > 0)
     }
@@ -129,7 +129,8 @@ struct ClusterTrialTests {
         for file in ["grafana.cluster.json", "alerts.cluster.yaml"] {
             let text = try String(contentsOfFile: "\(folder)/\(file)", encoding: .utf8)
             for metric in Set(text.matches(of: /zonecast_[a-z_]+/).map { String($0.output) }) {
-                #expect(shown.contains("\n\(metric){node=\"node"), "\(file) names \(metric)")
+                let isShown = shown.contains("\n\(metric){node=\"node")
+                #expect(isShown, "\(file) names \(metric)")
             }
         }
     }
