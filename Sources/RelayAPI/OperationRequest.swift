@@ -93,8 +93,8 @@ private final class PartWrite<Outcome: Sendable>: EndpointWrite, @unchecked Send
 
 /// A request for an operation that waits for nothing but its write; needs no task.
 ///
-/// Runs on the caller's thread if the stores' reads do not block, and otherwise on the stores' executor. A write
-/// continues on `executor` when it is on disk. The object is also the `StoreWrite`, so that a write needs only one
+/// Runs on the caller's thread if the stores' reads do not block, and continues on `executor` when its write is on disk;
+/// otherwise does both on the stores' executor, and only responds on `executor`. The object is also the `StoreWrite`, so that a write needs only one
 /// allocation.
 // Unchecked because of `write` and `failure`: one thread at a time uses the request, first the caller, then the store's
 // writer, then `executor`.
@@ -184,22 +184,24 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
     ) {
         guard let write = writes.first else { return }
         store.write(touching: write.owner, prefetch: write.prefetch, write.run) { [self] result in
-            let proceed: @Sendable () -> Void = { [self] in
+            resume { [self] in
                 do {
                     try result.get()
                     if writes.count > 1 { return run(writes.dropFirst(), of: provision, in: store, context) }
                     relay.provisioning.markDone(provision)
-                    try self.proceed(step(context), context)
+                    try proceed(step(context), context)
                 } catch {
                     fail(error, context.authentication)
                 }
             }
-            if let blocking = relay.stores.executor {
-                Task(executorPreference: blocking) { proceed() }
-            } else {
-                executor.run(proceed)
-            }
         }
+    }
+
+    /// Continues after a write: on the stores' executor if reads may block, since answers with shares read the directory,
+    /// and otherwise on `executor`.
+    private func resume(_ body: @escaping @Sendable () -> Void) {
+        guard let blocking = relay.stores.executor else { return executor.run(body) }
+        Task(executorPreference: blocking) { body() }
     }
 
     private func proceed(_ step: EndpointStep, _ context: RequestContext) throws {
@@ -222,7 +224,7 @@ final class OperationRequest: StoreWrite, @unchecked Sendable {
 
     func finish(_ failure: RelayError?) {
         if let failure { self.failure = failure }
-        executor.run { [self] in wrote() }
+        resume { [self] in wrote() }
     }
 
     /// Continues the request after the write is on disk or has failed.

@@ -135,6 +135,8 @@ package final class Relay: Sendable {
 
     /// Responds to a request: in place, on `executor` when its write is on disk, or in a task.
     ///
+    /// Uses the stores' executor instead, until it responds, if there is one.
+    ///
     /// Calls `then` exactly once, on the caller's thread or on `executor`; possibly before this returns. Failures become
     /// error responses in wire format.
     ///

@@ -190,6 +190,34 @@ import Wire
         #expect(watch.strays == [])
     }
 
+    /// The answer names the participants, whom the directory knows.
+    @Test func aSharesAnswerIsMadeElsewhere() async throws {
+        let (token, _) = try signIns.signIn()
+        let bob = try signIns.store.addAccount(email: "bob@example.org", password: "correct horse")
+        let guest = try signIns.signIn(bob)
+        let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+        #expect(await respond(to: "private/zones/modify", zone, token).status == .ok)
+        let share = ShareWorld.share(with: [ShareWorld.participant("bob@example.org")])
+        let save = #"{"zoneID":{"zoneName":"Notes"},"operations":[\#(share)]}"#
+        let saved = await respond(to: "private/records/modify", save, token)
+        let record = try #require(try JSONDocument(parsing: saved.body).root.required("records").elements().first)
+        let link = try #require(record.text("shortGUID"))
+        let links = #"{"shortGUIDs":[{"value":"\#(link)"}]}"#
+        let accepted = await respond(to: "public/records/accept", links, guest.webToken)
+        let result = try JSONDocument(parsing: accepted.body).root.required("results").elements().first
+        #expect(result?.text("participantStatus") == "ACCEPTED")
+        #expect(watch.calls > 0)
+        #expect(watch.strays == [])
+    }
+
+    private func respond(to operation: String, _ body: String, _ token: String) async -> APIResponse {
+        let request = signIns.post(operation, body, webToken: token)
+        let (relay, loop) = (relay, watch.loop)
+        return await withCheckedContinuation { continuation in
+            loop.run { relay.respond(to: request, on: loop) { continuation.resume(returning: $0) } }
+        }
+    }
+
     @Test func anUploadBeginsElsewhere() async throws {
         let (token, _) = try signIns.signIn()
         let type = #"{"tokens":[{"recordType":"Photo","fieldName":"file","recordName":"p"}]}"#
