@@ -4,15 +4,15 @@ import LocalCluster
 import TestSupport
 import Testing
 
-/// Whether this machine has PostgreSQL and the program has the store on it.
+/// Whether this machine has PostgreSQL and trials are asked for, as `Deploy/soak --cluster` does.
 private let clusterTrialsArePossible =
-    PostgresServer.isInstalled && ProcessInfo.processInfo.environment["ZONECAST_POSTGRES"] != nil
+    PostgresServer.isInstalled && ProcessInfo.processInfo.environment["ZONECAST_TRIALS"] != nil
 
 /// Real relays over real PostgreSQL servers, whose parts fail while clients write and listen.
 ///
 /// Checked are the letters a, b, c, e, h, i and k of Reliability.md, "Invariants", as far as clients can see them. Each round
-/// causes one fault. `Deploy/soak --cluster` runs more rounds than a test does.
-@Suite(.ownThread, .serialized, .enabled(if: clusterTrialsArePossible, "needs PostgreSQL and ZONECAST_POSTGRES=1"))
+/// causes one fault. Only `Deploy/soak --cluster` runs it.
+@Suite(.ownThread, .serialized, .enabled(if: clusterTrialsArePossible, "needs PostgreSQL and ZONECAST_TRIALS"))
 struct ClusterTrialTests {
     /// The faults of each round; a soak repeats all of them.
     private enum Trial: String, CaseIterable {
