@@ -140,7 +140,7 @@ import Testing
             let made = try zonecast("init", "--container", container, "--yes", in: store)
             #expect(made.status == 0, "\(made.errors)")
             #expect(try zonecast("container", "list", in: store).output.contains(container))
-            for command in [["create"], ["list"], ["schedule", "daily"], ["restore", "latest", "--yes"]] {
+            for command in [["create"], ["list"], ["schedule", "daily"], ["restore", "latest"]] {
                 let run = try Command.run(["backup"] + command + ["--data", folder.path], environment: store)
                 #expect(run.status == 1 && run.errors.contains("pg_basebackup"), "\(command): \(run.errors)")
             }
@@ -213,7 +213,9 @@ import Testing
         @Test("two relays serve one database; a token that one command revokes ends at both") func twoRelays() throws {
             let store = try environment()
             let folders = [ScratchFolder(), ScratchFolder()]
-            let relays = try folders.map { try RelayProcess(folder: $0.path, environment: store) }
+            let relays = try zip(folders, ["a", "b"]).map { folder, name in
+                try RelayProcess(folder: folder.path, ["--dev", "--node", name], environment: store)
+            }
             defer { for relay in relays { _ = relay.stop() } }
             let connections = try relays.map { try $0.connect() }
             let path = "/database/1/\(container)/development"
