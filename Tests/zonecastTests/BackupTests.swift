@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import GRDB
 import TestSupport
@@ -124,6 +125,48 @@ import Testing
         let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
         #expect(tags.isDisjoint(with: fresh), "no change tag is issued twice")
         #expect(relay.stop().status == 0)
+    }
+
+    @Test(.enabled(if: S3Server.isInstalled, "\(S3Server.notInstalled)"))
+    func aCopyAwayFromTheMachineRestoresALostFolder() throws {
+        let server = try S3Server()
+        let remote = "s3://backups/relay"
+        func run(_ arguments: String...) throws -> Command {
+            try Command.run(
+                ["backup"] + arguments + ["--remote", remote, "--data", folder.path, "--json"],
+                environment: server.environment
+            )
+        }
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        try makeZone(on: connection)
+        try save((0..<50).map { "n\($0)" }, on: connection)
+        try save(["with file"], fields: upload("a picture", on: connection), on: connection)
+        let scheduled = try run("schedule", "daily")
+        #expect(scheduled.status == 0 && scheduled.output.contains(remote), "\(scheduled.errors)")
+        let made = try run("create")
+        #expect(made.status == 0, "\(made.errors)")
+        #expect(relay.stop().status == 0)
+        #expect(try run("verify").json(Verified.self).faults.isEmpty)
+
+        try FileManager.default.removeItem(atPath: folder.path)
+        struct Listed: Decodable { var backups: [Row] }
+        #expect(try run("list").json(Listed.self).backups.map(\.records) == [52])
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let restored = try run("restore", "latest")
+        #expect(restored.status == 0, "\(restored.errors)")
+        let later = try RelayProcess(folder: folder.path)
+        #expect(try feed(on: later.connect()).records?.count == 51)
+        #expect(later.stop().status == 0)
+    }
+
+    @Test func storageThatCannotBeUsedIsNamed() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let arguments = ["backup", "list", "--data", folder.path, "--remote"]
+        let noKeys = try Command.run(arguments + ["s3://backups/relay"], environment: ["AWS_ACCESS_KEY_ID": ""])
+        #expect(noKeys.status == 1 && noKeys.errors.contains("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
+        let noAddress = try Command.run(arguments + ["backups/relay"])
+        #expect(noAddress.status == 1 && noAddress.errors.contains("Write s3://BUCKET/PREFIX"))
     }
 
     @Test func theSizeOfABackupIncludesItsAssets() throws {

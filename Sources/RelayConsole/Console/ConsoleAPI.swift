@@ -260,7 +260,10 @@ extension ConsoleAPI {
                 guard let interval = BackupSchedule.Interval(rawValue: ask.interval),
                     BackupSchedule.keepRange.contains(ask.keep)
                 else { throw ConsoleRefusal("Choose hourly, daily or weekly, and keep 1 to 1000 backups.") }
-                try backups.setSchedule(BackupSchedule(interval, keep: ask.keep, folder: backups.currentFolder))
+                let remote = backups.knownSchedule?.remote
+                try backups.setSchedule(
+                    BackupSchedule(interval, keep: ask.keep, folder: backups.currentFolder, remote: remote)
+                )
             }
             try call.note("backup.schedule", ask.interval)
             return BackupsAnswer(backups, at: call.parts.time.now())

@@ -12,6 +12,8 @@ package struct Backup: Sendable {
     /// The suffix of every backup's name.
     package static let suffix = ".zonecastbak"
     package static let manifestName = "manifest.json"
+    /// The suffix, after a backup's name, of the file that says where it was copied.
+    package static let remoteSuffix = ".remote"
 
     package let path: String
     package let manifest: Manifest

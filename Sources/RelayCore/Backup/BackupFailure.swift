@@ -18,6 +18,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
     case noRoom(String, needed: Int64)
     /// A later version made the backup.
     case tooNew(String)
+    /// The storage away from the machine cannot be used; the text says why.
+    case remote(String)
     /// The relay's store has backups of its own, which its own programs make; the text names them.
     case elsewhere(String)
 
@@ -36,7 +38,7 @@ package enum BackupFailure: Error, CustomStringConvertible {
         case .noRoom(let folder, let needed):
             "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Free space, keep fewer "
                 + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
-        case .elsewhere(let text): text
+        case .remote(let text), .elsewhere(let text): text
         case .tooNew(let name): "\(name) was created by a later version of zonecast. Restore it with that version."
         }
     }

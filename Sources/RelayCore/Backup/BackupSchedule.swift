@@ -19,11 +19,14 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
     package var keep: Int
     /// The folder for the backups.
     package var folder: String
+    /// The storage that gets a copy of each backup, such as `s3://bucket/prefix`; `nil` for none.
+    package var remote: String?
 
-    package init(_ interval: Interval, keep: Int, folder: String) {
+    package init(_ interval: Interval, keep: Int, folder: String, remote: String? = nil) {
         self.interval = interval
         self.keep = keep
         self.folder = folder
+        self.remote = remote
     }
 
     /// The allowed numbers of backups to keep.

@@ -242,9 +242,10 @@ extension Backup {
         return faults
     }
 
-    /// Removes the backup and its verification result.
+    /// Removes the backup, its verification result, and the note about its copy.
     func remove() {
         try? FileManager.default.removeItem(atPath: path)
         try? FileManager.default.removeItem(atPath: Self.verdictPath(path))
+        try? FileManager.default.removeItem(atPath: path + Self.remoteSuffix)
     }
 }

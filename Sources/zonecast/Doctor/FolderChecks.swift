@@ -373,7 +373,27 @@ extension FolderChecks {
             return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: scheduleCommand)
         }
         guard age * 1000 <= schedule.interval.milliseconds * 2 else { return overdue(found, schedule) }
-        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) kept")
+        let kept = found + ", \(schedule.interval.rawValue), \(schedule.keep) kept"
+        guard let remote = schedule.remote else { return Finding("backup", .good, kept) }
+        return copied(to: remote, schedule, latest, timestamp, kept)
+    }
+
+    /// Checks that the newest backup was copied away from the machine, or will be soon.
+    private func copied(
+        to remote: String,
+        _ schedule: BackupSchedule,
+        _ latest: Backup,
+        _ now: Timestamp,
+        _ kept: String
+    ) -> Finding {
+        if RemoteCopy(of: latest, to: remote) != nil { return Finding("backup", .good, "\(kept), copied to \(remote)") }
+        let isLate = now.milliseconds - latest.manifest.made > 2 * 3_600_000
+        return Finding(
+            "backup",
+            isLate ? .problem : .good,
+            "\(kept), but the newest is not yet copied to \(remote)",
+            next: isLate ? "see the relay's log; by hand: \(createCommand) --remote \(remote)" : nil
+        )
     }
 
     private var scheduleCommand: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }

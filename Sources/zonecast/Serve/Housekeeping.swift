@@ -3,6 +3,7 @@ import Logging
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayServer
 import RelaySystem
 import ServiceLifecycle
@@ -37,7 +38,7 @@ struct TransferHousekeeping: Service {
     }
 }
 
-/// Makes the backups of the folder's schedule.
+/// Makes the backups of the folder's schedule, and copies them away from the machine.
 struct ScheduledBackups: Service {
     let backups: any Backups
     let logger: Logger
@@ -55,11 +56,13 @@ struct ScheduledBackups: Service {
     func run() async throws {
         await cancelWhenGracefulShutdown {
             let failure = Mutex<Failure?>(nil)
+            let failedCopy = Mutex<Failure?>(nil)
             let broken = Mutex<String?>(nil)
             // Report a broken schedule at the start: nothing else would show that no backups are made.
             _ = schedule(broken)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
                 try? await BackgroundQueue.run(.utility) { makeBackupIfDue(broken, failure) }
+                await copyNewest(broken, failedCopy)
             }
         }
     }
@@ -82,11 +85,7 @@ struct ScheduledBackups: Service {
     }
 
     private func makeBackupIfDue(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) {
-        guard let schedule = schedule(broken) else { return }
-        let isTooEarly = failure.withLock {
-            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.instant < Failure.retryInterval } ?? false
-        }
-        if isTooEarly { return }
+        guard let schedule = schedule(broken), !isTooEarly(schedule, failure) else { return }
         do throws(BackupFailure) {
             guard let backup = try backups.makeDue(schedule, at: TimeSource.system.now()) else { return }
             failure.withLock { $0 = nil }
@@ -95,6 +94,31 @@ struct ScheduledBackups: Service {
         } catch {
             failure.withLock { $0 = Failure(schedule: schedule) }
             logger.error("The scheduled backup failed; the relay retries in an hour. \(error)")
+        }
+    }
+}
+
+extension ScheduledBackups {
+    /// Copies the newest backup to the schedule's storage, unless it is there.
+    private func copyNewest(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) async {
+        guard let schedule = schedule(broken), let remote = schedule.remote,
+            let newest = backups.all(in: schedule.folder, at: TimeSource.system.now()).last,
+            RemoteCopy(of: newest, to: remote) == nil, !isTooEarly(schedule, failure)
+        else { return }
+        do {
+            let upload = try await RemoteStorage.copy(newest, to: remote, keep: schedule.keep)
+            failure.withLock { $0 = nil }
+            logger.info("Backup \(newest.name) was copied to \(remote): \(upload.files) files, \(upload.bytes) bytes.")
+        } catch {
+            failure.withLock { $0 = Failure(schedule: schedule) }
+            logger.error("Backup \(newest.name) was not copied to \(remote); the relay retries in an hour. \(error)")
+        }
+    }
+
+    /// Returns whether the last attempt with this schedule failed less than an hour ago.
+    private func isTooEarly(_ schedule: BackupSchedule, _ failure: borrowing Mutex<Failure?>) -> Bool {
+        failure.withLock {
+            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.instant < Failure.retryInterval } ?? false
         }
     }
 }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayCore
+import RelayGateways
 import RelaySystem
 
 /// `zonecast backup`: backups of a data folder, made while the relay runs.
@@ -11,7 +12,10 @@ struct BackupCommand: ParsableCommand {
         abstract: "Create, verify and restore backups of a data folder.",
         discussion: """
             A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is created while the \
-            relay runs and is consistent. Copy it to another machine: a backup on the same disk does not survive the disk.
+            relay runs and is consistent. Keep copies away from the machine: a backup on the same disk does not survive the disk. \
+            --remote s3://BUCKET/PREFIX copies backups to S3-compatible storage, and lists, verifies and restores the copies there. \
+            The keys are in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for a \
+            service other than Amazon's.
             """,
         subcommands: [Create.self, List.self, Verify.self, Restore.self, Schedule.self]
     )
@@ -27,13 +31,21 @@ struct BackupOptions: ParsableArguments {
     )
     var backups: String?
 
+    @Option(
+        help: ArgumentHelp("Copies of backups in S3-compatible storage: s3://BUCKET/PREFIX.", valueName: "address")
+    )
+    var remote: String?
+
     var place: String { backups ?? store.standardFolder }
 
     /// The backups of the data folder.
     var store: any Backups { folder.home.backups }
 
     /// The options that name both folders again, for suggested commands.
-    var again: String { "--data \(folder.folder.shellWord)" + (backups.map { " --backups \($0.shellWord)" } ?? "") }
+    var again: String {
+        "--data \(folder.folder.shellWord)" + (backups.map { " --backups \($0.shellWord)" } ?? "")
+            + (remote.map { " --remote \($0.shellWord)" } ?? "")
+    }
 
     /// The command that creates a backup here.
     private var making: String { "zonecast backup create \(again)" }
@@ -116,6 +128,24 @@ struct BackupOptions: ParsableArguments {
         }
     }
 
+    /// Runs `body` with the storage of `--remote` as the data folder's owner, and translates its errors.
+    func runRemote<Value>(_ text: String, _ body: (RemoteBackups) async throws -> Value) async throws -> Value {
+        FolderOwner.become(ownerOf: folder.folder)
+        do {
+            return try await RemoteStorage.use(text, body)
+        } catch let failure as BackupFailure {
+            throw CommandFailure(failure)
+        }
+    }
+
+    /// Copies a backup of the storage to a folder and returns it.
+    func fetch(_ name: String, from remote: String, into folder: String) async throws -> Backup {
+        try await runRemote(remote) { storage in
+            let path = try await storage.download(name, into: folder) { step("fetching \($0)") }
+            return try store.named(path, in: folder, at: TimeSource.system.now())
+        }
+    }
+
     /// Prints progress on a terminal.
     func step(_ words: String) {
         if !folder.json, !Terminal.isQuiet, isatty(STDERR_FILENO) == 1 { Terminal.sayError("  \(words)") }
@@ -189,12 +219,12 @@ struct BackupRow: Encodable {
 }
 
 extension BackupCommand {
-    struct Create: ParsableCommand {
+    struct Create: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Create a backup now.")
 
         @OptionGroup var options: BackupOptions
 
-        func run() throws {
+        func run() async throws {
             try options.needOwnBackups()
             let backup = try options.run {
                 try options.writableStore().create(in: options.place, now: TimeSource.system.now()) {
@@ -202,6 +232,13 @@ extension BackupCommand {
                 }
             }
             let row = BackupRow(backup, in: options.store)
+            if let remote = options.remote {
+                do {
+                    _ = try await RemoteStorage.copy(backup, to: remote) { options.step("sending \($0)") }
+                } catch let failure as BackupFailure {
+                    throw CommandFailure(.failed, "\(backup.path) was created, but not copied. \(failure)")
+                }
+            }
             if options.folder.json {
                 try Terminal.say(json: row)
             } else {
@@ -213,11 +250,12 @@ extension BackupCommand {
         private func say(_ row: BackupRow) {
             Terminal.tell("created  \(row.made)  \(row.summary)")
             Terminal.say(row.backup, as: "         ")
+            if let remote = options.remote { Terminal.tell("copied   to \(remote)") }
             Terminal.tell("next     zonecast backup verify latest \(options.again)")
         }
     }
 
-    struct List: ParsableCommand {
+    struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the backups, oldest first.")
 
         @OptionGroup var options: BackupOptions
@@ -232,29 +270,45 @@ extension BackupCommand {
             var unusable: [Unusable]
         }
 
-        func run() throws {
+        func run() async throws {
             try options.needOwnBackups()
+            if let remote = options.remote { return try await list(remote) }
             let rows = options.store.all(in: options.place).map { BackupRow($0, in: options.store) }
             let unusable = options.store.unusable(in: options.place).map {
                 Unusable(backup: $0.name, reason: $0.reason.description)
             }
             let none = try rows.isEmpty && unusable.isEmpty ? options.none() : ""
             if options.folder.json { return try Terminal.say(json: Answer(backups: rows, unusable: unusable)) }
+            show(rows, none)
+            for backup in unusable { Terminal.say("fault    \(backup.reason)") }
+        }
+
+        /// Lists the copies in the storage.
+        private func list(_ remote: String) async throws {
+            let copies = try await options.runRemote(remote) { try await $0.all() }
+            let rows = copies.map {
+                BackupRow(Backup(path: "\(remote)/\($0.name)", manifest: $0.manifest), in: options.store)
+            }
+            if options.folder.json { return try Terminal.say(json: Answer(backups: rows, unusable: [])) }
+            show(rows, "There are no backups in \(remote) yet. Create one: zonecast backup create \(options.again)")
+        }
+
+        private func show(_ rows: [BackupRow], _ none: String) {
             Terminal.say(
                 table: rows.map(\.cells),
                 heading: ["CREATED", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
                 empty: none
             )
-            for backup in unusable { Terminal.say("fault    \(backup.reason)") }
         }
     }
 
-    struct Schedule: ParsableCommand {
+    struct Schedule: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Schedule backups that the running relay creates.",
             discussion: """
                 A running relay applies a change within a minute. 'off' removes the schedule. Without an argument, shows it, or with \
-                --keep changes only how many backups are kept.
+                --keep changes only how many backups are kept. With --remote, the relay also copies each backup to that storage and \
+                keeps as many there; the keys must be in its environment. '--remote none' ends that.
                 """
         )
 
@@ -271,14 +325,18 @@ extension BackupCommand {
             throw ValidationError("--keep is a number from 1 to 1000.")
         }
 
-        func run() throws {
+        func run() async throws {
             let data = options.folder.folder
             try options.needOwnBackups()
             try options.needData()
+            if let remote = options.remote, remote != "none" {
+                // Report unusable storage now instead of in a log at night.
+                _ = try await options.runRemote(remote) { try await $0.all() }
+            }
             if let interval {
                 try set(interval, data)
-            } else if let keep {
-                try change(keep, data)
+            } else if keep != nil || options.remote != nil {
+                try change(data)
             }
             let schedule = try options.run { try options.store.schedule() }
             if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
@@ -286,6 +344,7 @@ extension BackupCommand {
                 return Terminal.say("There is no schedule. Set one: zonecast backup schedule daily")
             }
             Terminal.say("\(schedule.interval.rawValue)  into \(schedule.folder), the newest \(schedule.keep) are kept")
+            if let remote = schedule.remote { Terminal.say("copies   to \(remote), as many") }
         }
 
         private func set(_ word: String, _ data: String) throws {
@@ -293,19 +352,28 @@ extension BackupCommand {
             guard let interval = BackupSchedule.Interval(rawValue: word) else {
                 throw CommandFailure(.usage, "'\(word)' is not an interval. Use hourly, daily, weekly or off.")
             }
-            try save(BackupSchedule(interval, keep: keep ?? 7, folder: Self.absolute(options.place)), data)
+            // A damaged schedule is replaced.
+            let known = options.store.knownSchedule?.remote
+            let folder = Self.absolute(options.place)
+            try save(BackupSchedule(interval, keep: keep ?? 7, folder: folder, remote: remote(known)), data)
         }
 
-        /// Changes only the number of backups that the schedule keeps.
-        private func change(_ keep: Int, _ data: String) throws {
+        /// Returns the storage that `--remote` names, or the known one.
+        private func remote(_ known: String?) -> String? {
+            options.remote.map { $0 == "none" ? nil : $0 } ?? known
+        }
+
+        /// Changes only what the options name: how many backups the schedule keeps, and where copies go.
+        private func change(_ data: String) throws {
             guard var schedule = try options.run({ try options.store.schedule() }) else {
                 throw CommandFailure(
                     .failed,
                     "There is no schedule to change. "
-                        + "Set one: zonecast backup schedule daily --keep \(keep) \(options.again)"
+                        + "Set one: zonecast backup schedule daily --keep \(keep ?? 7) \(options.again)"
                 )
             }
-            schedule.keep = keep
+            schedule.keep = keep ?? schedule.keep
+            schedule.remote = remote(schedule.remote)
             if let place = options.backups { schedule.folder = Self.absolute(place) }
             try save(schedule, data)
         }
@@ -338,10 +406,13 @@ extension BackupCommand {
 }
 
 extension BackupCommand {
-    struct Verify: ParsableCommand {
+    struct Verify: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Verify a backup: every file, every zone's log, every asset.",
-            discussion: "Lists each fault and each missing asset; exits with 1 if there are any."
+            discussion: """
+                Lists each fault and each missing asset; exits with 1 if there are any. With --remote, fetches the whole copy into a \
+                temporary folder and verifies that.
+                """
         )
 
         @Argument(help: "The backup's name or path, or latest.")
@@ -356,11 +427,17 @@ extension BackupCommand {
             var missing: [String]
         }
 
-        func run() throws {
+        func run() async throws {
             try options.needOwnBackups()
-            let backup = try options.backup(named: name)
+            guard let remote = options.remote else { return try verify(options.backup(named: name), isCopy: false) }
+            let folder = "\(options.place)/verify-\(getpid())"
+            defer { try? FileManager.default.removeItem(atPath: folder) }
+            try verify(await options.fetch(name, from: remote, into: folder), isCopy: true)
+        }
+
+        private func verify(_ backup: Backup, isCopy: Bool) throws {
             let (faults, missing) = BackupOptions.reading(backup) {
-                let faults = options.store.verify(backup, now: TimeSource.system.now()) {
+                let faults = options.store.verify(backup, now: isCopy ? nil : TimeSource.system.now()) {
                     options.step("verifying \($0)")
                 }
                 return (faults, options.store.lackedAssets(of: backup))
@@ -387,7 +464,7 @@ extension BackupCommand {
         }
     }
 
-    struct Restore: ParsableCommand {
+    struct Restore: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Replace the contents of the data folder with a backup.",
             discussion: """
@@ -396,6 +473,8 @@ extension BackupCommand {
 
                 With --container, only the records and assets of one container are replaced; accounts and tokens stay. A running relay \
                 refuses requests for it with TRY_AGAIN_LATER until it is done, and serves all others.
+
+                With --remote, the copy is fetched into the folder of the backups first, and restored from there.
                 """
         )
 
@@ -423,10 +502,19 @@ extension BackupCommand {
             if environment != nil, container == nil { throw ValidationError("--environment needs --container.") }
         }
 
-        func run() throws {
+        func run() async throws {
             let data = options.folder.folder
             try options.needOwnBackups()
-            let backup = try options.backup(named: name)
+            let backup: Backup
+            if let remote = options.remote {
+                backup = try await options.fetch(name, from: remote, into: options.place)
+            } else {
+                backup = try options.backup(named: name)
+            }
+            try restore(backup, data)
+        }
+
+        private func restore(_ backup: Backup, _ data: String) throws {
             let faults = BackupOptions.reading(backup) {
                 options.store.verify(backup, now: nil) { options.step("verifying \($0)") }
             }
