@@ -116,6 +116,11 @@ package final class NoticeHub: NoticeReceiver {
         }
     }
 
+    /// Tells all devices of a user that something may have changed in any of the user's databases.
+    func remind(_ address: NoticeAddress) {
+        for scope in [DatabaseScope.private, .shared] { remind(address, of: NoticeSubject(scope: scope, zone: nil)) }
+    }
+
     /// Tells all devices of a user, or one of them, that something may have changed.
     func remind(_ address: NoticeAddress, of subject: NoticeSubject, syncToken: String? = nil, device: String? = nil) {
         guard let known = subscriptions(of: address),
@@ -357,12 +362,16 @@ package final class NoticeHub: NoticeReceiver {
     func subscriptionsRead(_ read: NoticeSubscriptions, of address: NoticeAddress, revision: Int) -> NoticeSubscriptions
     {
         var subscriptions = read
+        var former: NoticeSubscriptions?
         let orders = state.withLock { state -> [(any NoticeWorker, NoticeOrder)] in
+            former = state.listeners[address]?.subscriptions
             guard let known = state.listeners[address]?.subscriptionsRead(read, revision: revision) else { return [] }
             subscriptions = known.subscriptions
             return known.pendingChanges.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
         }
         for (worker, order) in orders { worker.post(order) }
+        // The message of another relay that changed them was lost: until now, changes were announced to the former ones.
+        if let former, former != subscriptions { remind(address) }
         return subscriptions
     }
 

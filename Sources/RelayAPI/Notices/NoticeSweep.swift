@@ -129,7 +129,7 @@ package final class NoticeSweep: Sendable {
             guard isNew else { return nil }
             bus.publishHere(message)
             // A change between this one and now was announced to the former subscriptions.
-            for user in Set(changes.map(\.user)) { remind(NoticeAddress(store: home, user: user)) }
+            for user in Set(changes.map(\.user)) { hub.remind(NoticeAddress(store: home, user: user)) }
             return nil
         case .schemaChanged(let schema, let home):
             return state.withLock { state in
@@ -144,12 +144,6 @@ package final class NoticeSweep: Sendable {
 
     /// Some messages of other nodes are missing, possibly those of query subscriptions, which no position shows.
     func messagesWereLost() { state.withLock { $0.hasLostMessages = true } }
-
-    private func remind(_ address: NoticeAddress) {
-        for scope in [DatabaseScope.private, .shared] {
-            hub.remind(address, of: NoticeSubject(scope: scope, zone: nil))
-        }
-    }
 
     /// Reads up to where a device is about to catch up, unless that is known.
     func follow(_ address: NoticeAddress) {
@@ -269,7 +263,7 @@ package final class NoticeSweep: Sendable {
             guard hub.subscriptions(of: address) != subscriptions else { continue }
             hub.replaceSubscriptions(of: address, with: subscriptions)
             // What has changed in the meantime was announced to the former subscriptions.
-            remind(address)
+            hub.remind(address)
         }
     }
 
@@ -317,7 +311,7 @@ package final class NoticeSweep: Sendable {
             hub.remind(address, of: subject, syncToken: token.encoded, device: device)
         }
         // It is unknown what they have missed.
-        for user in unread { remind(NoticeAddress(store: home, user: user)) }
+        for user in unread { hub.remind(NoticeAddress(store: home, user: user)) }
         for (user, notices) in reading.matches {
             for notice in notices {
                 hub.deliver(OutgoingNotice(notice), to: NoticeAddress(store: home, user: user), exceptDevice: nil)

@@ -96,6 +96,22 @@ import Wire
         #expect(phone.zones == ["*", "Bobs"])
     }
 
+    /// The subscriptions are read for the second device, so that the sweep finds them known.
+    @Test func aDeviceThatJoinsAfterALostSubscriptionHasTheOthersReminded() async throws {
+        let phone = await world.device("phone", of: "bob")
+        try await world.makeZone("Bobs", as: "bob")
+        world.deliver()
+        try await world.subscribe(as: "bob")
+        world.lose()
+        try await world.change("a", zone: "Bobs", as: "bob")
+        world.deliver()
+        #expect(phone.zones == [])
+        _ = await world.device("tablet", of: "bob")
+        #expect(phone.zones == ["*"])
+        world.sweep()
+        #expect(phone.zones == ["*"])
+    }
+
     @Test func aLostSchemaIsPublishedOnce() async throws {
         let schemas = SchemaReceiver()
         world.reader.bus.add(schemas)
