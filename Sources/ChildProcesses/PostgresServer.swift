@@ -32,7 +32,14 @@ package final class PostgresServer: Sendable {
     /// The server for all tests of this process that need no settings of their own.
     ///
     /// Throws away what is written at a loss of power, so that commits are fast.
-    package static let shared = Result { try PostgresServer() }
+    package static let shared = Result {
+        let server = try PostgresServer()
+        try server.execute("CREATE ROLE locked LOGIN PASSWORD '\(lockedPassword)'")
+        return server
+    }
+
+    /// The password of the role `locked` of the shared server, the only role that needs one.
+    package static let lockedPassword = "opensesame"
 
     /// Whether PostgreSQL is installed.
     package static var isInstalled: Bool { programs != nil }

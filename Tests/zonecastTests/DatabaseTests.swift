@@ -182,7 +182,6 @@ import Testing
 
         @Test("the password comes from a file that only the relay may read") func passwordFile() throws {
             let server = try PostgresServer.shared.get()
-            try server.execute("CREATE ROLE \"locked\" LOGIN PASSWORD 'opensesame'")
             let database = try environment()["ZONECAST_STORE"] ?? ""
             let name = database.split(separator: "/").last?.split(separator: "?").first.map { String($0) } ?? ""
             try server.execute("ALTER DATABASE \(name) OWNER TO locked")
@@ -190,7 +189,7 @@ import Testing
             try server.execute("ALTER SCHEMA public OWNER TO locked", in: name)
             try server.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO locked", in: name)
             let file = "\(folder.path).password"
-            try Data("opensesame\n".utf8).write(to: URL(fileURLWithPath: file))
+            try Data("\(PostgresServer.lockedPassword)\n".utf8).write(to: URL(fileURLWithPath: file))
             defer { try? FileManager.default.removeItem(atPath: file) }
             let store = ["ZONECAST_STORE": server.url(of: name, user: "locked"), "ZONECAST_STORE_PASSWORD_FILE": file]
             let run = try zonecast("container", "create", container, in: store)

@@ -34,7 +34,7 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The PostgreSQL database in which several relays keep their data: postgres://user@host1,host2/database. Its password is in ZONECAST_STORE_PASSWORD or in the file that ZONECAST_STORE_PASSWORD_FILE names.",
+            "The PostgreSQL database in which several relays keep their data: postgres://user@host/database, or several hosts with commas. Its password is in ZONECAST_STORE_PASSWORD or in the file that ZONECAST_STORE_PASSWORD_FILE names.",
             valueName: "url"
         )
     )

@@ -44,7 +44,6 @@
         @Test("a wrong password is told, and not printed; the right one comes from the URL, a file or the environment")
         func password() throws {
             let server = try PostgresServer.shared.get()
-            try server.execute("CREATE ROLE locked LOGIN PASSWORD 'opensesame'")
             let url = server.url(of: "postgres", user: "locked")
             let wrong = try PostgresAddress(url.replacingOccurrences(of: "locked@", with: "locked:s3cret@"))
             let error = try #require(throws: PostgresError.self) { try PostgresConnection(to: wrong) }
@@ -55,12 +54,17 @@
                     == .accessDenied
             )
             let file = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString)"
-            try Data("opensesame\n".utf8).write(to: URL(fileURLWithPath: file))
+            try Data("\(PostgresServer.lockedPassword)\n".utf8).write(to: URL(fileURLWithPath: file))
             defer { try? FileManager.default.removeItem(atPath: file) }
             for address in [
-                try PostgresAddress(url.replacingOccurrences(of: "locked@", with: "locked:opensesame@")),
+                try PostgresAddress(
+                    url.replacingOccurrences(of: "locked@", with: "locked:\(PostgresServer.lockedPassword)@")
+                ),
                 try PostgresAddress(url, passwordFile: file),
-                try PostgresAddress(url, environment: [PostgresAddress.passwordVariable: "opensesame"]),
+                try PostgresAddress(
+                    url,
+                    environment: [PostgresAddress.passwordVariable: PostgresServer.lockedPassword]
+                ),
             ] {
                 let user = try PostgresConnection(to: address).query("SELECT current_user::text").first?.text(0)
                 #expect(user == "locked")

@@ -83,7 +83,8 @@ final class MemoryIndexReader: IndexBuilder {
 
     func makeIndex(_ target: IndexTarget, ofType type: Int64) -> FieldIndex {
         let number = Int64(indexes.count)
-        let index = FieldIndex(number: number, type: type, target: target, builtTo: .start, goal: IndexProgress(change: lastChange))
+        let goal = IndexProgress(change: lastChange)
+        let index = FieldIndex(number: number, type: type, target: target, builtTo: .start, goal: goal)
         indexes.append(index)
         return index
     }

@@ -146,12 +146,16 @@ extension ClusterCommand {
         static let configuration = CommandConfiguration(abstract: "Stop a running cluster; its data stays.")
 
         @OptionGroup var options: ClusterFolderOption
+        @Flag(help: "Print JSON.") var json = false
 
         func run() async throws {
             let status = try options.running()
             kill(status.process, SIGTERM)
             for _ in 0..<600 {
-                guard options.folder.isRunning else { return Terminal.tell("The cluster was stopped.") }
+                guard options.folder.isRunning else {
+                    if json { return try Terminal.say(json: ["stopped": options.folder.path]) }
+                    return Terminal.tell("The cluster was stopped.")
+                }
                 try await Task.sleep(for: .milliseconds(100))
             }
             throw CommandFailure(.failed, "The cluster in \(options.data) has not stopped within a minute.")
