@@ -112,7 +112,7 @@ package final class TCPBalancer: Sendable {
             .whenComplete { [self] result in
                 switch result {
                 case .success(let outgoing):
-                    // The client may have gone in the meantime, or not be registered yet.
+                    // The client may have gone in the meantime, or not be active yet.
                     if connection.incoming.isClosed { outgoing.close(promise: nil) } else { connection.resume() }
                 case .failure:
                     connection.renewOutgoing()
@@ -164,6 +164,8 @@ private final class HalfConnection: ChannelDuplexHandler, @unchecked Sendable {
     private var context: ChannelHandlerContext?
     private(set) var isClosed = false
     private var isReadPending = false
+    /// What arrived after the cut, by a read from before it.
+    private var held: ByteBuffer?
     private var isClosing = false
 
     init(_ balancer: TCPBalancer) { self.balancer = balancer }
@@ -189,13 +191,29 @@ private final class HalfConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
 
     func resume() {
+        if !balancer.isCut, let bytes = held {
+            held = nil
+            partner?.context?.writeAndFlush(NIOAny(bytes), promise: nil)
+        }
         guard isReadPending, mayRead else { return }
         isReadPending = false
         context?.read()
     }
 
+    /// The target's side may be connected first: a connection within the machine needs no wait, and the client's is
+    /// registered by another event loop.
+    func channelActive(context: ChannelHandlerContext) {
+        context.fireChannelActive()
+        partner?.resume()
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        partner?.context?.write(data, promise: nil)
+        guard balancer.isCut else {
+            partner?.context?.write(data, promise: nil)
+            return
+        }
+        var bytes = unwrapInboundIn(data)
+        if held?.writeBuffer(&bytes) == nil { held = bytes }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {

@@ -102,9 +102,14 @@ struct LocalClusterTests {
         let cluster = running.cluster
         do {
             _ = try await cluster.execute("CREATE TABLE written (number int)")
+            try await cluster.waitUntilComplete()
             try await cluster.cause(.standbyCut(true))
             let insertion = Task { try await cluster.execute("INSERT INTO written VALUES (1)") }
-            try await Task.sleep(for: .seconds(1))
+            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            for _ in 0..<1_200 {
+                if try await cluster.execute(waiting) != "0" { break }
+                try await Task.sleep(for: .milliseconds(50))
+            }
             let before = try await cluster.execute("SELECT count(*) FROM written")
             #expect(before == "0")
             try await cluster.cause(.standbyCut(false))
