@@ -16,7 +16,7 @@ package final class PostgresServer: Sendable {
         package var folder: String
         /// The port on 127.0.0.1.
         package var port: Int
-        /// The password of the user `postgres`, without which nobody can connect.
+        /// The password of the user `postgres`, which every connection needs.
         package var password: String
         /// The name under which it follows a primary.
         package var name: String

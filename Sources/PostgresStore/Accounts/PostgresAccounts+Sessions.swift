@@ -162,7 +162,7 @@
             let columns = IssuerColumns(issuer)
             try revoke { connection in
                 try Self.require(issuer.container, connection)
-                // The number of this change, which `revoke` takes at the end: nobody else can take it before.
+                // The number of this change, which `revoke` takes at the end: no other transaction can take it before.
                 let revocations = try connection.query("SELECT revocations FROM relay FOR UPDATE").first?.int(0) ?? 0
                 try connection.query(
                     """

@@ -261,7 +261,7 @@
             try !connection.query("SELECT 1 FROM container WHERE name = $1", .text(container.name)).isEmpty
         }
 
-        /// Throws `missing` without the container, which nobody can remove until the transaction ends.
+        /// Throws `missing` without the container, which no other transaction can remove until this one ends.
         static func require(_ container: ContainerID, _ connection: PostgresConnection) throws {
             let sql = "SELECT 1 FROM container WHERE name = $1 FOR KEY SHARE"
             guard try !connection.query(sql, .text(container.name)).isEmpty else {

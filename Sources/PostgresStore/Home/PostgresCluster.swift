@@ -120,7 +120,7 @@
 
         init(_ address: PostgresAddress) { self.address = address }
 
-        /// Asks the server each time: whoever believes in a lock that ended with its connection would do work twice.
+        /// Asks the server each time: the lock may have ended with its connection, and the work would be done twice.
         func isOurs() -> Bool {
             held.withLock { held in
                 if let connection = held, (try? connection.query("SELECT 1")) != nil { return true }

@@ -84,7 +84,7 @@
             let zones = found.map { $0.int(0) }
             guard let last = zones.last else { return goal }
             var reads = PostgresPipeline()
-            // Nobody may change a record between the moment it is read here and the moment its entries are there.
+            // No record may change between this read and the commit that writes its entries.
             reads.add(
                 "SELECT id FROM owner WHERE id = ANY($1) ORDER BY id FOR UPDATE",
                 .ints(Set(found.map { $0.int(1) }).sorted())

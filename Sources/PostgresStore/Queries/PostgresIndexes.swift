@@ -58,7 +58,7 @@
 
         /// Removes up to `limit` entries of a dropped index; returns whether there may be more.
         ///
-        /// Needs no lock, since nobody reads them; another relay skips the index meanwhile.
+        /// Needs no lock: these entries are no longer read, and another relay skips the index meanwhile.
         static func purgeDropped(
             of home: Int64,
             limit: Int64,

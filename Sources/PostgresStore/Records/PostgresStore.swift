@@ -521,7 +521,7 @@
 
         /// Removes some of the rows that deleted zones and dropped indexes left; returns whether there are more.
         ///
-        /// Needs no lock of an owner: nobody reads them, and other relays skip the zone meanwhile.
+        /// Needs no lock of an owner: these rows are no longer read, and other relays skip the zone meanwhile.
         private func purge() -> Bool {
             let limit: Int64 = 1_000
             let hasMore = try? database.pool.use(.writing) { connection throws(PostgresError) in

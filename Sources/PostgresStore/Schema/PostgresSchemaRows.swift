@@ -6,7 +6,7 @@
 
     /// Reads and writes the schema of a container in one environment.
     ///
-    /// Whoever writes it holds the lock of the schema exclusively: see `HomeRow.schemaLock`.
+    /// A transaction that writes it holds the lock of the schema exclusively: see `HomeRow.schemaLock`.
     package struct PostgresSchemaRows {
         private let transaction: PostgresTransaction
         private var home: Int64 { transaction.home.number }
