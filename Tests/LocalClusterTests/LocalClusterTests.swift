@@ -110,6 +110,8 @@ struct LocalClusterTests {
                 if try await cluster.execute(waiting) != "0" { break }
                 try await Task.sleep(for: .milliseconds(50))
             }
+            let count = try await cluster.execute(waiting)
+            #expect(count == "1")
             let before = try await cluster.execute("SELECT count(*) FROM written")
             #expect(before == "0")
             try await cluster.cause(.standbyCut(false))
