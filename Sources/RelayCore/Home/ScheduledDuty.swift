@@ -1,4 +1,4 @@
-/// Says whether this process does the scheduled work of its stores, such as removing what nobody needs any more.
+/// Says whether this process does the scheduled work of its stores, such as removing unused assets.
 ///
 /// Several relays on one database agree on one of them; a relay on a data folder is always the one.
 package protocol ScheduledDuty: Sendable {

@@ -38,7 +38,7 @@ package struct S3Address: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Where the storage is, and who asks; read from the variables that every S3 client knows.
+/// The storage's address and the keys, read from the variables that every S3 client knows.
 package struct S3Settings: Sendable {
     package var accessKey: String
     package var secretKey: String

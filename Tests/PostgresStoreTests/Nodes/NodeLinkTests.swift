@@ -72,7 +72,7 @@
                 return true
             }
 
-            /// Asks again and again, as the state tells nobody when it changes.
+            /// Asks repeatedly, since the state does not announce its changes.
             func waitForState(_ isTrue: (NodeLinkState) -> Bool) -> Bool {
                 let deadline = Date(timeIntervalSinceNow: 60)
                 while !isTrue(link.state) {
