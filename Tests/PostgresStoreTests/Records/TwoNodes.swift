@@ -4,7 +4,6 @@
     import PostgresStore
     import Records
     import RelayCore
-    import Synchronization
     import Testing
 
     /// Two stores of one container, as two nodes of a cluster have them, and a connection that looks at the server.
@@ -36,6 +35,17 @@
             ).first?.int(0) != Int64(count) {
                 await Task.yield()
             }
+        }
+
+        /// Ends the nodes' connections, and returns how many deadlocks the server has found in their transactions.
+        ///
+        /// A connection is certain to have reported its deadlocks only when it has ended.
+        func deadlocks() async throws -> Int64? {
+            let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            try observer.query("SELECT pg_terminate_backend(pid) \(others)")
+            while try !observer.query("SELECT 1 \(others)").isEmpty { await Task.yield() }
+            return try observer.query("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+                .first?.int(0)
         }
 
         func lastChange() throws -> UInt64 {
@@ -74,14 +84,6 @@
                 return record.change
             }
         }
-    }
-
-    final class Tally: Sendable {
-        private let value = Mutex(0)
-
-        var count: Int { value.withLock { $0 } }
-
-        func add() { value.withLock { $0 += 1 } }
     }
 
     /// Stops a thread of a store, in the middle of a write, until it is opened.
