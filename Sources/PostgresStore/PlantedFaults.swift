@@ -16,6 +16,8 @@
         case schemaKept
         /// A write that has the schema's lock shared waits for the exclusive one.
         case schemaLockUpgraded
+        /// Rows move to a database whose next change number is not greater than theirs.
+        case moveWithoutNumbers
 
         #if DEBUG
             private static let planted = Atomic<Int>(-1)

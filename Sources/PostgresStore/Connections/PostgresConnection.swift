@@ -232,6 +232,61 @@
             do throws(PostgresError) { try run(end) } catch { isGivenUp = true }
         }
 
+        // MARK: Copying
+
+        /// Runs a `COPY ... FROM STDIN` in the open transaction, with the bytes that `body` passes to its argument.
+        ///
+        /// - Returns: the number of rows.
+        @discardableResult
+        package func copyIn(
+            _ sql: String,
+            _ body: (_ send: (ArraySlice<UInt8>) throws(PostgresError) -> Void) throws(PostgresError) -> Void
+        ) throws(PostgresError) -> Int {
+            try readEnd()
+            // Copying is impossible in pipeline mode.
+            guard PQexitPipelineMode(pointer) == 1, PQsendQuery(pointer, sql) == 1 else { throw lost() }
+            roundTrips += 1
+            try flush()
+            let start = try takeResult()
+            guard PQresultStatus(start.result) == PGRES_COPY_IN else { throw try endCopy(after: start) }
+            do throws(PostgresError) {
+                try body { bytes throws(PostgresError) in
+                    let isTaken = bytes.withUnsafeBytes { bytes in
+                        let start = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+                        return start.map { PQputCopyData(pointer, $0, Int32(bytes.count)) } ?? 1
+                    }
+                    guard isTaken == 1 else { throw lost() }
+                    try flush()
+                }
+            } catch {
+                guard PQputCopyEnd(pointer, "the caller gave up") == 1 else { throw lost() }
+                try flush()
+                _ = try endCopy(after: try takeResult())
+                throw error
+            }
+            guard PQputCopyEnd(pointer, nil) == 1 else { throw lost() }
+            try flush()
+            let end = try takeResult()
+            guard PQresultStatus(end.result) == PGRES_COMMAND_OK else { throw try endCopy(after: end) }
+            _ = try endCopy(after: end)
+            return end.changed
+        }
+
+        private func takeResult() throws(PostgresError) -> PostgresRows {
+            guard let result = try nextResult(ContinuousClock.now + timeouts.answer) else {
+                throw giveUp("an answer is missing")
+            }
+            return PostgresRows(result)
+        }
+
+        /// Returns to pipeline mode; the result is the failure if the server refused to copy.
+        private func endCopy(after rows: PostgresRows) throws(PostgresError) -> PostgresError {
+            let failure = Self.failure(in: rows.result)
+            while let next = try nextResult(ContinuousClock.now + timeouts.answer) { PQclear(next) }
+            guard PQenterPipelineMode(pointer) == 1 else { throw lost() }
+            return failure
+        }
+
         // MARK: Notifications
 
         /// Waits for notifications to which the connection listens; returns their payloads, none after `time`.

@@ -210,6 +210,13 @@
                 last_change bigint NOT NULL,
                 PRIMARY KEY (owner, epoch)
             );
+            -- the same for all owners of a container that came from a store with one epoch for all
+            CREATE TABLE home_epoch (
+                home bigint NOT NULL,
+                epoch bigint NOT NULL,
+                last_change bigint NOT NULL,
+                PRIMARY KEY (home, epoch)
+            );
 
             CREATE TABLE zone (
                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

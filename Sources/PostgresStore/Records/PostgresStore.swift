@@ -162,6 +162,8 @@
                 )
                 query.add(
                     """
+                    SELECT epoch, last_change FROM home_epoch WHERE home = $1
+                    UNION ALL
                     SELECT e.epoch, e.last_change FROM person p JOIN owner_epoch e ON e.owner = p.id
                     WHERE p.home = $1 AND p.name = $2
                     """,
@@ -172,6 +174,7 @@
                 guard let current = rows[0].first else { throw .missing("the container") }
                 return Epochs(
                     current: current.unsigned(0),
+                    // An owner's own end of an epoch comes second, and may be an earlier one.
                     ends: Dictionary(rows[1].map { ($0.unsigned(0), $0.unsigned(1)) }) { $1 }
                 )
             }
