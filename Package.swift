@@ -249,8 +249,8 @@ var package = Package(
         .testTarget(
             name: "PostgresStoreTests",
             dependencies: [
-                "PostgresStore", "StoreKit", "RelaySystem", "TestSupport", "ChildProcesses", "Records", "Wire",
-                "RelayCore",
+                "PostgresStore", "SQLiteStore", "StoreKit", "RelaySystem", "TestSupport", "ChildProcesses", "Records",
+                "Wire", "RelayCore",
             ],
             swiftSettings: postgres
         ),

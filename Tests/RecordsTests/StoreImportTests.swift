@@ -22,6 +22,8 @@ import Testing
         "Tests/RelayAPITests/Sharing/SharingCostTests.swift",
         // Data folders that a test damages, or gives another layout, by SQL.
         "Tests/zonecastTests/UpgradeTests.swift", "Tests/zonecastTests/Doctor/DoctorTests.swift",
+        // Moves from a file to a database and back.
+        "Tests/PostgresStoreTests/Moves/",
         // Folders and archives of backups of SQLite files.
         "Tests/zonecastTests/BackupArchiveTests.swift",
     ]

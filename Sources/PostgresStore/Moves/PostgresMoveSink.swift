@@ -7,7 +7,7 @@
     /// The rows of one owner, or of a container in one environment, as they come into a database.
     package final class PostgresMoveSink: MoveSink {
         private let connection: PostgresConnection
-        private let container: ContainerEnvironment
+        private let container: ContainerEnvironment?
         private var home: HomeRow?
         private var scope: MoveScope
         /// The numbers of zones by their identities.
@@ -34,6 +34,15 @@
             self.connection = connection
             self.home = home
             scope = .owner(owner)
+            try prepare()
+        }
+
+        /// For the relay's accounts, credentials and operators.
+        package init(relayOn connection: PostgresConnection) throws(PostgresError) {
+            container = nil
+            home = HomeRow.none
+            self.connection = connection
+            scope = .relay
             try prepare()
         }
 
@@ -71,7 +80,7 @@
         }
 
         package func begin(_ facts: MoveFacts) throws {
-            guard home == nil else { return }
+            guard home == nil, let container else { return }
             var drawn = [facts.epoch, facts.publicIdentity]
             let found = try HomeRow.ensure(container, draw: { drawn.removeFirst() }, connection)
             let identity = try connection.query("SELECT identity FROM zone WHERE id = $1", .int(found.publicZone)).first
@@ -200,7 +209,8 @@
                 let action = changes.isEmpty ? "NOTHING" : "UPDATE SET \(changes.joined(separator: ", "))"
                 try connection.query(
                     """
-                    INSERT INTO \(table.name) (\(added)\(columns)) SELECT \(values)\(columns) FROM \(staged)
+                    INSERT INTO \(table.name) (\(added)\(columns)) OVERRIDING SYSTEM VALUE
+                    SELECT \(values)\(columns) FROM \(staged)
                     ON CONFLICT (\(table.conflict)) DO \(action)
                     """
                 )
@@ -256,8 +266,18 @@
         package func delete(_ keys: MovedRows) throws {
             guard !keys.isEmpty else { return }
             let table = try stored(keys.table)
-            let staged = try stageKeys(keys, for: table)
+            let staged = try stage(keys, for: table)
             let home = try row().number
+            if keys.table == .share {
+                for dependent in ["participant", "share_request", "share_alias", "share_entry"] {
+                    try connection.query(
+                        """
+                        DELETE FROM \(dependent) d USING \(staged) m, share s
+                        WHERE s.home = \(home) AND s.guid = m.guid AND d.share = s.id
+                        """
+                    )
+                }
+            }
             let isOfHome = table.added.contains { $0.name == "home" } ? "t.home = \(home) AND " : ""
             let isSame = table.keys.map { "t.\($0) = m.\($0)" }.joined(separator: " AND ")
             try connection.query("DELETE FROM \(table.name) t USING \(staged) m WHERE \(isOfHome)\(isSame)")
@@ -267,7 +287,7 @@
         package func existing(_ keys: MovedRows) throws -> MovedRows {
             guard !keys.isEmpty else { return keys }
             let table = try stored(keys.table)
-            let staged = try stageKeys(keys, for: table)
+            let staged = try stage(keys, for: table)
             let isSame = table.keys.map { "t.\($0) = m.\($0)" }.joined(separator: " AND ")
             let rows = try connection.query(
                 "SELECT \(table.selected) FROM \(staged) m JOIN \(table.name) t ON \(isSame)"
@@ -275,9 +295,17 @@
             return MovedRows(rows, of: keys.table)
         }
 
-        /// The columns of the temporary table accept NULL in place of what is not of the key.
-        private func stageKeys(_ keys: MovedRows, for table: PostgresMoveTable) throws(PostgresError) -> String {
-            try stage(keys, for: table)
+        package func removeAll(_ table: MovedTable) throws {
+            let table = try stored(table)
+            let keys = table.keys.joined(separator: ", ")
+            let selected = table.keys.map { "t.\($0)" }.joined(separator: ", ")
+            try connection.query("DELETE FROM \(table.name) WHERE (\(keys)) IN (SELECT \(selected) \(table.source))")
+        }
+
+        package func greatestChange() throws -> UInt64 {
+            guard scope != .relay else { return 0 }
+            let table = try stored(.record)
+            return try connection.query("SELECT coalesce(max(t.change), 0) \(table.source)").first?.unsigned(0) ?? 0
         }
 
         package func reader() throws -> any MoveReader { PostgresMoveReader(try row(), scope, on: connection) }
@@ -345,6 +373,16 @@
                     .unsigneds(ends)
                 )
                 try connection.run(end)
+            case .relay:
+                for table in ["account", "operator", "audit"] {
+                    try connection.query(
+                        """
+                        SELECT setval(pg_get_serial_sequence('\(table)', 'id'), (SELECT max(id) FROM \(table)))
+                        WHERE EXISTS (SELECT FROM \(table))
+                        """
+                    )
+                }
+                return
             }
             try continueNumbers(after: facts.lastChange)
         }

@@ -17,6 +17,13 @@
             self.connection = connection
         }
 
+        /// The relay's accounts, credentials and operators.
+        package init(relayOn connection: PostgresConnection) {
+            home = .none
+            scope = .relay
+            self.connection = connection
+        }
+
         package var readsInOrderOfChanges: Bool { false }
 
         package func read<Result>(_ body: (any MoveReader) throws -> Result) throws -> Result {
@@ -49,6 +56,9 @@
         }
 
         func facts() throws -> MoveFacts {
+            guard scope != .relay else {
+                return MoveFacts(publicIdentity: 0, epoch: 0, endedEpochs: [:], lastChange: 0)
+            }
             let rows = try connection.query(
                 """
                 SELECT z.identity, h.epoch, h.schema_version, h.subscriptions_version
@@ -84,8 +94,7 @@
                     .int(owner)
                 )
                 for end in ends { facts.endedEpochs[end.unsigned(0)] = end.unsigned(1) }
-            case .home:
-                try readCommonEpochs(into: &facts)
+            case .home, .relay: try readCommonEpochs(into: &facts)
             }
             return facts
         }
@@ -116,13 +125,24 @@
             facts.endedEpochs[facts.epoch] = nil
         }
 
-        func visit(
-            _ table: MovedTable,
-            changes: ClosedRange<UInt64>?,
-            limit: Int?,
-            _ body: (MovedRows) throws -> Void
-        ) throws {
-            let sql = PostgresMoveTable(table, of: home, scope).select(changes) + (limit.map { " LIMIT \($0)" } ?? "")
+        /// The greatest number of each zone: owners take their numbers for themselves, so a smaller number of another
+        /// owner may be committed later.
+        func position() throws -> MovePosition {
+            guard scope != .relay else { return MovePosition(number: 0) }
+            let table = PostgresMoveTable(.zone, of: home, scope)
+            let rows = try connection.query("SELECT t.id, t.last_change \(table.source)")
+            return MovePosition(number: 0, zones: Dictionary(rows.map { ($0.int(0), $0.unsigned(1)) }) { $1 })
+        }
+
+        func visit(_ table: MovedTable, _ selection: MoveSelection, _ body: (MovedRows) throws -> Void) throws {
+            var zones: [(zone: Int64, after: UInt64)] = []
+            if let after = selection.after {
+                for (zone, last) in try position().zones where last > after.zones[zone] ?? 0 {
+                    zones.append((zone, after.zones[zone] ?? 0))
+                }
+                if zones.isEmpty { return }
+            }
+            let sql = PostgresMoveTable(table, of: home, scope).select(selection, changed: zones)
             cursors += 1
             let cursor = "move\(cursors)"
             try connection.query("DECLARE \(cursor) NO SCROLL CURSOR FOR \(sql)")
@@ -167,6 +187,11 @@
             )
             return MovedRows(rows, of: table)
         }
+    }
+
+    extension HomeRow {
+        /// Stands for the relay itself, which is in no container.
+        static let none = HomeRow(number: 0, publicOwner: 0, publicZone: 0)
     }
 
     extension MovedRows {

@@ -51,6 +51,17 @@
             case .retiredField: "retired_field"
             case .recordGrant: "record_grant"
             case .roleMember: "role_member"
+            case .relay, .container, .account, .session, .issuer, .quota, .audit: table.rawValue
+            case .apiToken: "api_token"
+            case .serverKey: "server_key"
+            case .managementToken: "management_token"
+            case .containerUser: "container_user"
+            case .pushDevice: "push_device"
+            case .containerQuota: "container_quota"
+            case .operatorAccount: "operator"
+            case .operatorLink: "operator_link"
+            case .operatorSession: "operator_session"
+            case .operatorPasskey: "operator_passkey"
             }
         }
 
@@ -74,16 +85,16 @@
             }.joined(separator: ", ")
         }
 
-        private func zones(_ more: String = "") -> String {
+        private var zones: String {
             switch scope {
-            case .home: "z.home = \(home.number) AND NOT z.deleted\(more)"
-            case .owner(let owner): "z.owner = \(owner) AND NOT z.deleted\(more)"
+            case .home, .relay: "z.home = \(home.number) AND NOT z.deleted"
+            case .owner(let owner): "z.owner = \(owner) AND NOT z.deleted"
             }
         }
 
         private var shares: String {
             switch scope {
-            case .home: "JOIN share s ON s.id = t.share WHERE s.home = \(home.number)"
+            case .home, .relay: "JOIN share s ON s.id = t.share WHERE s.home = \(home.number)"
             case .owner(let owner):
                 "JOIN share s ON s.id = t.share JOIN zone z ON z.id = s.zone WHERE z.owner = \(owner)"
             }
@@ -92,6 +103,7 @@
         /// `FROM ... WHERE ...` for all rows that move, with the alias `t`.
         var source: String {
             switch (table, scope) {
+            case (_, .relay): return "FROM \(name) t WHERE true"
             case (.zone, .home), (.subscription, .home), (.share, .home), (.recordType, _), (.role, _),
                 (.roleMember, _),
                 (.transfer, _):
@@ -103,7 +115,7 @@
             case (.share, .owner(let owner)):
                 return "FROM share t JOIN zone z ON z.id = t.zone WHERE z.owner = \(owner)"
             case (.record, _), (.reference, _), (.assetUse, _):
-                return "FROM zone z JOIN \(name) t ON t.zone = z.id WHERE \(zones())"
+                return "FROM zone z JOIN \(name) t ON t.zone = z.id WHERE \(zones)"
             case (.sharedZone, .home):
                 return "FROM zone z JOIN shared_zone t ON t.zone = z.id WHERE z.home = \(home.number)"
             case (.sharedZone, .owner(let owner)):
@@ -125,21 +137,32 @@
                 return "FROM \(name) t JOIN record_type y ON y.id = t.type WHERE y.home = \(home.number)"
             case (.ownerDoneWrite, .home), (.ownerSignedWrite, .home):
                 return "FROM \(name) t JOIN person p ON p.id = t.owner WHERE p.home = \(home.number)"
+            default: return "FROM \(name) t WHERE false"
             }
         }
 
-        /// Returns the query for all rows, or for those with such change numbers.
-        func select(_ changes: ClosedRange<UInt64>?) -> String {
-            guard let changes else { return "SELECT \(selected) \(source)" }
-            let (first, last) = (Int64(clamping: changes.lowerBound), Int64(clamping: changes.upperBound))
-            let range = "t.change BETWEEN \(first) AND \(last)"
+        /// Returns the query for these rows.
+        ///
+        /// `zones` are the zones that have changed since the selection's position, with the number of the position.
+        func select(_ selection: MoveSelection, changed zones: [(zone: Int64, after: UInt64)]) -> String {
+            let limit = selection.limit.map { " LIMIT \($0)" } ?? ""
+            guard selection.after != nil else { return "SELECT \(selected) \(source)\(limit)" }
+            let numbers = zones.map { "\($0.zone)" }.joined(separator: ",")
+            let positions = zones.map { "\(Int64(clamping: $0.after))" }.joined(separator: ",")
+            let changed = "unnest('{\(numbers)}'::bigint[], '{\(positions)}'::bigint[]) AS c (zone, change)"
             guard table == .record else {
-                return "SELECT \(selected) \(source) AND s.last_change >= \(first) AND \(range)"
+                return """
+                    SELECT \(selected) FROM \(changed) JOIN share s ON s.zone = c.zone
+                    JOIN share_entry t ON t.share = s.id AND t.change > c.change\(limit)
+                    """
             }
             // Live and deleted records have indexes of their own.
             return ["NOT t.deleted", "t.deleted"].map { state in
-                "SELECT \(selected) \(source) AND z.last_change >= \(first) AND \(state) AND \(range)"
-            }.joined(separator: " UNION ALL ")
+                """
+                SELECT \(selected) FROM \(changed) JOIN zone z ON z.id = c.zone AND NOT z.deleted
+                JOIN record t ON t.zone = c.zone AND \(state) AND t.change > c.change
+                """
+            }.joined(separator: " UNION ALL ") + limit
         }
     }
 #endif

@@ -169,7 +169,7 @@ package struct Epochs: Hashable, Sendable {
     /// The epoch of new tokens.
     package let current: UInt64
     /// The last change number of each earlier epoch.
-    private let ends: [UInt64: UInt64]
+    package let ends: [UInt64: UInt64]
 
     package init(current: UInt64, ends: [UInt64: UInt64] = [:]) {
         self.current = current

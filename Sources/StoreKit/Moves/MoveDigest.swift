@@ -3,33 +3,31 @@ package struct MoveDigest: Hashable, Sendable {
     package private(set) var count: Int64 = 0
     private var sum: UInt64 = 0
 
-    /// Returns the digest of a table, or of its rows with such change numbers.
-    package static func of(
-        _ table: MovedTable,
-        changes: ClosedRange<UInt64>? = nil,
-        in reader: any MoveReader,
-        _ names: MoveNames
-    ) throws -> MoveDigest {
+    /// Returns the digest of a table.
+    package static func of(_ table: MovedTable, in reader: any MoveReader, _ names: MoveNames) throws -> MoveDigest {
         var digest = MoveDigest()
-        let columns = table.columns
-        try reader.visit(table, changes: changes, limit: nil) { rows in
-            try names.learn(rows, from: reader)
-            try rows.forEach { row in
-                var hash: UInt64 = 0
-                for (index, column) in columns.enumerated() {
-                    if row.isNull(index) {
-                        hash = RowHash.of(0x6E75_6C6C, after: hash)
-                    } else if column.kind.isNumber {
-                        hash = RowHash.of(try names.hash(row.int(index), column.kind), after: hash)
-                    } else {
-                        hash = RowHash.of(row.value(index), after: hash)
-                    }
-                }
-                digest.sum &+= hash
-                digest.count += 1
-            }
-        }
+        try reader.visit(table, MoveSelection()) { rows in try digest.add(rows, from: reader, names) }
         return digest
+    }
+
+    /// Adds rows that `reader` has read.
+    package mutating func add(_ rows: MovedRows, from reader: any MoveReader, _ names: MoveNames) throws {
+        try names.learn(rows, from: reader)
+        let columns = rows.table.columns
+        try rows.forEach { row in
+            var hash: UInt64 = 0
+            for (index, column) in columns.enumerated() {
+                if row.isNull(index) {
+                    hash = RowHash.of(0x6E75_6C6C, after: hash)
+                } else if column.kind.isNumber {
+                    hash = RowHash.of(try names.hash(row.int(index), column.kind), after: hash)
+                } else {
+                    hash = RowHash.of(row.value(index), after: hash)
+                }
+            }
+            sum &+= hash
+            count += 1
+        }
     }
 }
 

@@ -39,24 +39,45 @@ package protocol MoveSource: AnyObject {
     func read<Result>(_ body: (any MoveReader) throws -> Result) throws -> Result
 }
 
+/// How far the changes of a store have been read.
+package struct MovePosition: Hashable, Sendable {
+    /// The greatest change number, of a store that counts for all owners together.
+    package var number: UInt64
+    /// The greatest change number of each zone, for a store whose owners count for themselves.
+    package var zones: [Int64: UInt64]
+
+    package init(number: UInt64, zones: [Int64: UInt64] = [:]) {
+        self.number = number
+        self.zones = zones
+    }
+}
+
+/// The rows of a table that a reader visits.
+package struct MoveSelection: Sendable {
+    /// Those that have changed since, of records and entries of hierarchies; `nil`: all.
+    package var after: MovePosition?
+    /// The change number after which to stop, and the number of rows: only of records, in the order of their changes.
+    package var upTo: UInt64?
+    package var limit: Int?
+
+    package init(after: MovePosition? = nil, upTo: UInt64? = nil, limit: Int? = nil) {
+        self.after = after
+        self.upTo = upTo
+        self.limit = limit
+    }
+}
+
 /// One committed state of what moves.
 package protocol MoveReader: AnyObject {
     func facts() throws -> MoveFacts
 
-    /// Visits the rows of a table, some thousand at a time.
+    /// Returns how far this state goes.
+    func position() throws -> MovePosition
+
+    /// Visits rows of a table, some thousand at a time.
     ///
     /// Rows of records, references and uses of assets in deleted zones are left out.
-    ///
-    /// - Parameters:
-    ///   - table: the table.
-    ///   - changes: for `record` and `shareEntry`, the change numbers; all others have none.
-    ///   - limit: the number of rows after which to stop; only for records, in the order of their changes.
-    func visit(
-        _ table: MovedTable,
-        changes: ClosedRange<UInt64>?,
-        limit: Int?,
-        _ body: (MovedRows) throws -> Void
-    ) throws
+    func visit(_ table: MovedTable, _ selection: MoveSelection, _ body: (MovedRows) throws -> Void) throws
 
     /// Returns what a number means: the name of a user or record type, the identity of a zone, the link of a share.
     func names(of numbers: Set<Int64>, _ kind: MovedTable.Kind) throws -> [Int64: String]
@@ -69,12 +90,6 @@ package protocol MoveReader: AnyObject {
 
     /// Returns the keys of all rows of a zone or share; the other columns are NULL.
     func keys(_ table: MovedTable, in group: Int64) throws -> MovedRows
-}
-
-extension MoveReader {
-    package func visit(_ table: MovedTable, _ body: (MovedRows) throws -> Void) throws {
-        try visit(table, changes: nil, limit: nil, body)
-    }
 }
 
 /// The store that rows go to.
@@ -99,8 +114,14 @@ package protocol MoveSink: AnyObject {
     /// Removes the rows with these keys; other columns are ignored.
     func delete(_ keys: MovedRows) throws
 
+    /// Removes all rows of a table that move.
+    func removeAll(_ table: MovedTable) throws
+
     /// Returns the rows with the keys of these rows.
     func existing(_ keys: MovedRows) throws -> MovedRows
+
+    /// Returns the greatest change number among the records that have come; 0 if there is none.
+    func greatestChange() throws -> UInt64
 
     /// Returns what the store has so far, for comparison.
     func reader() throws -> any MoveReader

@@ -45,6 +45,18 @@ package final class MoveTranslation {
         return translated
     }
 
+    /// Returns the sink's numbers of these zones or shares.
+    func numbers(of numbers: some Sequence<Int64>, _ kind: MovedTable.Kind, from reader: any MoveReader) throws
+        -> [Int64: Int64]
+    {
+        let missing = Set(numbers.filter { known[kind]?[$0] == nil })
+        if !missing.isEmpty { try learn(missing, kind, from: reader) }
+        return known[kind] ?? [:]
+    }
+
+    /// Forgets all numbers, as after a transaction that was rolled back.
+    func forget() { known = [:] }
+
     private func learn(_ numbers: Set<Int64>, _ kind: MovedTable.Kind, from reader: any MoveReader) throws {
         let names = try reader.names(of: numbers, kind)
         let new = try sink.numbers(of: Array(Set(names.values)), kind)

@@ -55,6 +55,9 @@ package struct MovedRows: Sendable {
 
     package mutating func appendNull() { appendLength(-1) }
 
+    /// Appends columns in the form that they have in rows.
+    mutating func append(encoded columns: [UInt8]) { bytes.append(contentsOf: columns) }
+
     private mutating func appendLength(_ length: Int32) {
         withUnsafeBytes(of: length.bigEndian) { bytes.append(contentsOf: $0) }
     }

@@ -12,6 +12,9 @@ package enum MovedTable: String, CaseIterable, Sendable {
     /// The same without the owner, which a store on SQLite does not know.
     case doneWrite, signedWrite
     case recordType, recordField, retiredField, recordGrant, role, roleMember, transfer
+    // Of the relay: accounts, credentials and operators. Their numbers are the same in every store.
+    case relay, container, apiToken, serverKey, managementToken, account, session, containerUser, issuer, pushDevice
+    case quota, containerQuota, operatorAccount, operatorLink, operatorSession, operatorPasskey, audit
 
     /// What a column contains.
     package enum Kind: Sendable {
@@ -45,11 +48,14 @@ package enum MovedTable: String, CaseIterable, Sendable {
     /// The number of columns that identify a row within what moves.
     package var keyCount: Int {
         switch self {
-        case .zone, .share, .recordType, .role, .transfer: 1
+        case .zone, .share, .recordType, .role, .transfer, .relay, .container, .apiToken, .serverKey, .managementToken,
+            .account, .session, .quota, .operatorAccount, .operatorLink, .operatorSession, .operatorPasskey, .audit:
+            1
         case .record, .participant, .shareRequest, .shareAlias, .sharedZone, .shareEntry, .doneWrite, .signedWrite,
-            .recordField, .retiredField, .recordGrant, .roleMember:
+            .recordField, .retiredField, .recordGrant, .roleMember, .issuer, .containerQuota:
             2
-        case .assetUse, .subscription, .ownerDoneWrite, .ownerSignedWrite: 3
+        case .assetUse, .subscription, .ownerDoneWrite, .ownerSignedWrite, .containerUser: 3
+        case .pushDevice: 4
         case .reference: 5
         }
     }
@@ -73,6 +79,13 @@ package enum MovedTable: String, CaseIterable, Sendable {
         .recordType, .recordField, .retiredField, .recordGrant, .role, .roleMember, .zone, .share, .record, .reference,
         .assetUse, .participant, .shareRequest, .shareAlias, .sharedZone, .shareEntry, .subscription, .doneWrite,
         .signedWrite, .transfer,
+    ]
+
+    /// The tables of a relay, in such an order.
+    package static let ofRelay: [MovedTable] = [
+        .relay, .container, .apiToken, .serverKey, .managementToken, .account, .session, .containerUser, .issuer,
+        .pushDevice, .quota, .containerQuota, .operatorAccount, .operatorLink, .operatorSession, .operatorPasskey,
+        .audit,
     ]
 
     // Computed once: every row asks for them.
@@ -137,12 +150,59 @@ package enum MovedTable: String, CaseIterable, Sendable {
         case .role: columns("name", .text)
         case .roleMember: columns("person role", .text)
         case .transfer: columns("month bytes", .int)
+        case .relay: columns("id", .int) + columns("token_key", .bytes) + columns("revocations", .int)
+        case .container: columns("name", .text) + columns("created", .int) + columns("title", .text)
+        case .apiToken:
+            columns("hash", .bytes) + columns("id container environment name notes callback origins", .text)
+                + columns("created revoked", .int)
+        case .serverKey:
+            columns("id container environment name public_key user_name", .text) + columns("created revoked", .int)
+        case .managementToken:
+            columns("hash", .bytes) + columns("id container name", .text)
+                + columns("created expires revoked used", .int)
+        case .account:
+            columns("id method", .int) + columns("login", .text) + columns("salt hash", .bytes)
+                + columns("rounds block_size parallelism", .int) + columns("disabled", .bool) + columns("created", .int)
+                + columns(
+                    "email phone name_prefix given_name middle_name family_name name_suffix nickname",
+                    .text
+                )
+        case .session:
+            columns("id secret_hash", .bytes) + columns("account", .int) + columns("container environment", .text)
+                + columns("kind created revoked used", .int)
+        case .containerUser:
+            columns("container environment", .text) + columns("account", .int) + columns("name", .text)
+                + columns("discoverable", .bool)
+        case .issuer:
+            columns("container name audiences algorithms keys_url keys_file claims", .text)
+                + columns("trusts_contacts", .bool) + columns("created revision", .int)
+        case .pushDevice:
+            columns("container environment user_name device id", .text) + columns("session api_token", .bytes)
+                + columns("kind address topic", .text) + columns("sandbox", .bool) + columns("key secret", .bytes)
+                + columns("registered", .int) + columns("fault", .text)
+        case .quota: columns("account private_bytes", .int)
+        case .containerQuota:
+            columns("container environment", .text)
+                + columns("private_bytes public_records public_assets public_transfer", .int)
+        case .operatorAccount:
+            columns("id", .int) + columns("name user_name", .text) + columns("salt hash", .bytes)
+                + columns("rounds block_size parallelism created", .int)
+        case .operatorLink: columns("hash", .bytes) + columns("operator", .text) + columns("expires", .int)
+        case .operatorSession: columns("hash", .bytes) + columns("operator created used", .int)
+        case .operatorPasskey:
+            columns("id", .bytes) + columns("operator", .int) + columns("name", .text) + columns("algorithm", .int)
+                + columns("public_key", .bytes) + columns("host", .text) + columns("sign_count created used", .int)
+        case .audit:
+            columns("id at", .int) + columns("actor action container environment subject detail", .text)
         }
     }
 }
 
-/// What moves: one owner, or all owners of a container in one environment and what belongs to the container itself.
+/// What moves: one owner by the store's number, all owners of a container in one environment with what belongs to the
+/// container itself, or the relay.
 package enum MoveScope: Hashable, Sendable {
     case owner(Int64)
     case home
+    /// The relay's accounts, credentials and operators.
+    case relay
 }

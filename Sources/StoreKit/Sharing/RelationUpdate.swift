@@ -15,8 +15,8 @@ package struct RelationUpdate {
 
     /// Adds a record that replaces `before`.
     package mutating func add(_ record: StoredRecord, replacing before: StoredRecord?, hasAssets: Bool) throws {
-        let old = try before.map { try Self.references(of: $0) } ?? []
-        let new = try Self.references(of: record)
+        let old = try before.map { try $0.relations.references() } ?? []
+        let new = try record.relations.references()
         if old != new {
             removedReferences += old.subtracting(new)
             addedReferences += new.subtracting(old)
@@ -47,22 +47,38 @@ package struct RelationUpdate {
             - removed.reduce(0) { used.contains($1.key) ? $0 : $0 + $1.value }
     }
 
-    /// Returns the references of a record: its parent, and fields with `DELETE_SELF` or `VALIDATE`.
-    private static func references(of record: StoredRecord) throws -> Set<StoredReference> {
+    private static func assets(of record: StoredRecord?) throws -> [AssetHash: Int64] {
+        guard let record, !record.isDeleted else { return [:] }
+        return try record.relations.assets()
+    }
+}
+
+/// What a record refers to, by its name, its parent and its stored fields.
+struct RecordRelations {
+    var name: String
+    var parent: String?
+    var fields: [UInt8]
+
+    /// Returns the references of the record: its parent, and fields with `DELETE_SELF` or `VALIDATE`.
+    func references() throws -> Set<StoredReference> {
         var found: Set<StoredReference> = []
-        if let parent = record.parent { found.insert(.parent(parent, of: record.name)) }
-        for (field, reference) in try FieldsJSON.enforcedReferences(in: record.fields) {
-            if let stored = StoredReference(reference, from: record.name, field: field) { found.insert(stored) }
+        if let parent { found.insert(.parent(parent, of: name)) }
+        for (field, reference) in try FieldsJSON.enforcedReferences(in: fields) {
+            if let stored = StoredReference(reference, from: name, field: field) { found.insert(stored) }
         }
         return found
     }
 
-    private static func assets(of record: StoredRecord?) throws -> [AssetHash: Int64] {
-        guard let record, !record.isDeleted else { return [:] }
+    /// Returns the assets of the record with their sizes.
+    func assets() throws -> [AssetHash: Int64] {
         var found: [AssetHash: Int64] = [:]
-        for asset in try FieldsJSON.assets(in: record.fields) {
+        for asset in try FieldsJSON.assets(in: fields) {
             if let hash = AssetHash(checksum: asset.fileChecksum) { found[hash] = asset.size }
         }
         return found
     }
+}
+
+extension StoredRecord {
+    fileprivate var relations: RecordRelations { RecordRelations(name: name, parent: parent, fields: fields) }
 }
