@@ -17,6 +17,8 @@ final class FirstUseProvisioning: Sendable {
     struct Provision: Sendable {
         fileprivate let key: UserKey
         let writes: [WritePart<Void>]
+        /// Whether no other write will be left after these.
+        fileprivate let isComplete: Bool
     }
 
     init(_ authenticator: Authenticator, time: TimeSource) {
@@ -44,9 +46,10 @@ final class FirstUseProvisioning: Sendable {
         if known.withLock({ $0.contains(key) }) { return nil }
         // If accounts cannot be read now, invitations are assigned when the invited user opens the link.
         let contacts = try? authenticator.contacts(of: user, in: home)
-        let writes = try ProvisionUser(user, contacts: contacts ?? [], now: time.now()).remainingWrites(in: store)
-        if !writes.isEmpty { return Provision(key: key, writes: writes) }
-        markDone(key)
+        let user = ProvisionUser(user, contacts: contacts ?? [], now: time.now())
+        let (writes, isComplete) = try user.remainingWrites(in: store)
+        if !writes.isEmpty { return Provision(key: key, writes: writes, isComplete: isComplete) }
+        if isComplete { markDone(key) }
         return nil
     }
 
@@ -54,7 +57,9 @@ final class FirstUseProvisioning: Sendable {
     func drop(_ home: ContainerEnvironment) { known.withLock { $0 = $0.filter { $0.home != home } } }
 
     /// Must be called after all of the writes are on disk.
-    func markDone(_ provision: Provision) { markDone(provision.key) }
+    func markDone(_ provision: Provision) {
+        if provision.isComplete { markDone(provision.key) }
+    }
 
     private func markDone(_ key: UserKey) {
         known.withLock {
@@ -65,14 +70,18 @@ final class FirstUseProvisioning: Sendable {
 }
 
 extension ProvisionUser {
-    /// Returns the writes that are left to do.
-    func remainingWrites(in store: any Store) throws(RelayError) -> [WritePart<Void>] {
-        let steps = try store.read { reader throws(RelayError) in try remainingSteps(in: reader) }
-        return steps.map { step in
+    /// Returns the writes that are left to do, and whether these are all: invitations from owners whose data cannot be
+    /// reached now are missing.
+    func remainingWrites(in store: any Store) throws(RelayError) -> (writes: [WritePart<Void>], isComplete: Bool) {
+        let (steps, isComplete) = try store.read { reader throws(RelayError) in
+            (try remainingSteps(in: reader), !reader.lacksOwners)
+        }
+        let writes = steps.map { step in
             WritePart(owner: owner(of: step), prefetch: prefetch(of: step)) { writer throws(RelayError) in
                 try run(step, in: writer)
             }
         }
+        return (writes, isComplete)
     }
 }
 

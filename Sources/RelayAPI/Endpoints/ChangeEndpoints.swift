@@ -198,6 +198,11 @@ private func databasePage(
         writer.array(page.zones) { $0.zone($1, epoch: epochs($1.id.owner).current) }
         writer.member(tokenKey, page.token.encoded)
         writer.member("moreComing", page.moreComing)
+        // Zonecast extension: the zones of some owners are missing; a notice follows when they can be read again.
+        if page.isIncomplete {
+            writer.member("incomplete", true)
+            writer.member("retryAfter", 5)
+        }
         if includesSchemaVersion { writer.member("schemaVersion", context.store.currentSchema.version) }
     }
 }

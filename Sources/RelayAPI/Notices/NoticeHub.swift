@@ -117,7 +117,7 @@ package final class NoticeHub: NoticeReceiver {
     }
 
     /// Tells all devices of a user that something may have changed in any of the user's databases.
-    func remind(_ address: NoticeAddress) {
+    package func remind(_ address: NoticeAddress) {
         for scope in [DatabaseScope.private, .shared] { remind(address, of: NoticeSubject(scope: scope, zone: nil)) }
     }
 

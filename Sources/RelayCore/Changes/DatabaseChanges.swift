@@ -20,6 +20,10 @@ package struct DatabaseChanges: Sendable {
         package var zones: [Zone]
         package var token: DatabaseToken
         package var moreComing: Bool
+        /// Whether the zones of some owners are missing, since their database cannot be reached now.
+        ///
+        /// The token keeps its positions in their logs, so that nothing is skipped.
+        package var isIncomplete = false
     }
 
     /// Reads a page; `epochs` returns those of an owner.
@@ -107,7 +111,8 @@ package struct DatabaseChanges: Sendable {
         _ epochs: (UserID) -> Epochs
     ) throws(RelayError) -> Page {
         let logs = OwnerLog.logs(of: try reader.zones(sharedWith: user))
-        let start = try positions(in: logs, of: user, epochs)
+        let isIncomplete = reader.lacksOwners
+        let (start, unread) = try positions(in: logs, isIncomplete, of: user, epochs)
         var (zones, places, hasMore): ([Zone], [VectorToken.Place], Bool) = ([], [], false)
         for log in logs {
             let known = start[log.fingerprint]
@@ -127,37 +132,63 @@ package struct DatabaseChanges: Sendable {
                 places.append(.init(owner: log.fingerprint, epoch: epochs(log.owner).current, position: reached))
             }
         }
+        places = (places + unread).sorted { $0.owner < $1.owner }
         let token = VectorToken(log: self.log(of: user), places: places)
-        return Page(zones: zones, token: .vector(token), moreComing: hasMore)
+        return Page(zones: zones, token: .vector(token), moreComing: hasMore, isIncomplete: isIncomplete)
     }
 
-    /// Returns the positions from which to continue, by the fingerprint of the owner.
+    /// Returns the positions from which to continue, by the fingerprint of the owner, and the places of owners whose logs
+    /// cannot be read now.
     private func positions(
         in logs: [OwnerLog],
+        _ isIncomplete: Bool,
         of user: UserID,
         _ epochs: (UserID) -> Epochs
-    ) throws(RelayError) -> [UInt64: UInt64] {
-        guard let token else { return [:] }
+    ) throws(RelayError) -> (known: [UInt64: UInt64], unread: [VectorToken.Place]) {
+        guard let token else { return ([:], []) }
         var positions: [UInt64: UInt64] = [:]
+        var unread: [VectorToken.Place] = []
         switch DatabaseToken(encoded: token) {
         case .scalar(let token)? where token.log == log(of: user):
-            // Issued when all owners' changes had numbers of one sequence, so it is a position in each owner's log.
+            // Issued when all owners' changes had numbers of one sequence, so it is a position in each owner's log. A token
+            // with a place for each owner would lose it for those that are missing.
+            if isIncomplete { throw .ownersAreMissing }
             guard epochs(user).admit(token), token.position <= logs.map(\.latest).max() ?? 0 else { break }
             for log in logs where epochs(log.owner).admit(token) { positions[log.fingerprint] = token.position }
-            return positions
+            return (positions, [])
         case .vector(let token)? where token.log == log(of: user):
             let known = Dictionary(logs.map { ($0.fingerprint, $0) }) { first, _ in first }
             for place in token.places {
+                if isIncomplete, known[place.owner] == nil {
+                    unread.append(place)
+                    continue
+                }
                 guard let log = known[place.owner], place.position <= log.latest,
                     epochs(log.owner).admit(place.epoch, upTo: place.position)
                 else { throw .changeTokenExpired }
                 positions[place.owner] = place.position
             }
-            return positions
+            return (positions, unread)
         default: break
         }
         throw .changeTokenExpired
     }
+}
+
+extension RelayError {
+    /// The refusal of what needs the data of all owners, while some of it cannot be reached.
+    package static let ownersAreMissing = RelayError(
+        .tryAgainLater,
+        "Some of the relay's databases cannot be reached now. Try again in a few seconds.",
+        retryAfter: .seconds(5)
+    )
+
+    /// The refusal of a write to an owner whose data is being moved to another database.
+    package static let ownerIsMoving = RelayError(
+        .tryAgainLater,
+        "This data is being moved to another database. Try again in a second.",
+        retryAfter: .seconds(1)
+    )
 }
 
 /// The epochs of an owner's data, which decide whether a change token belongs to the data's own past.

@@ -33,6 +33,9 @@ package protocol RelayHome: Sendable {
     /// Which of several relays on the same data does the scheduled work.
     var duty: any ScheduledDuty { get }
 
+    /// The databases of a cluster; `nil` if there is one place for all data.
+    var shards: (any ClusterShards)? { get }
+
     /// Reads the operators' settings for alerts, which are empty if there are none.
     ///
     /// - Throws: `BackupFailure.unreadable` if they are damaged: a caller that took them for empty and saved that would
@@ -48,6 +51,8 @@ extension RelayHome {
     }
 
     package var duty: any ScheduledDuty { SoleDuty() }
+
+    package var shards: (any ClusterShards)? { nil }
 
     /// Opens the accounts for a command.
     package func accounts() throws(DirectoryError) -> any AccountDirectory { try accounts(onLostWrite: nil) }

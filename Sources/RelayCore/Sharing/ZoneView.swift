@@ -53,9 +53,14 @@ extension StoreReader {
     }
 
     /// Returns the database's live zones, those of each owner in the order of their latest changes.
+    ///
+    /// Throws `tryAgainLater` if some are missing: a client would take them for ended.
     package func liveZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
         if database.scope == .shared {
-            return try database.caller.user.map(zones(sharedWith:))?.filter { !$0.isDeleted } ?? []
+            guard let user = database.caller.user else { return [] }
+            let zones = try zones(sharedWith: user).filter { !$0.isDeleted }
+            guard !lacksOwners else { throw .ownersAreMissing }
+            return zones
         }
         return try database.owner.map(liveZones(of:)) ?? []
     }

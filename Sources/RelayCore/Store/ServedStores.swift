@@ -32,6 +32,11 @@ package protocol ServedStores: StoreCatalog {
     /// The number of open stores, and how many have been closed to make room for others.
     var counts: (open: Int, closed: Int) { get }
 
+    /// The databases over which the owners are spread; empty if there is one place for all.
+    ///
+    /// Must not block.
+    var shards: [ShardState] { get }
+
     /// Closes some idle stores in the background; called when the process has no file descriptor left.
     ///
     /// Does nothing if a store takes none.
@@ -60,6 +65,10 @@ package protocol ServedStores: StoreCatalog {
     ///
     /// - Parameter patience: how long the store may tidy up. Nothing that was answered is lost if it stops before that.
     func close(patience: Duration)
+}
+
+extension ServedStores {
+    package var shards: [ShardState] { [] }
 }
 
 extension StoreCatalog {
@@ -91,6 +100,10 @@ package struct StoreEvents: Sendable {
     /// Called for each request that meets damaged data, with its place and the damaged parts if they are known.
     package var foundDamage: @Sendable (ContainerEnvironment, _ place: String, _ parts: [String]) -> Void = { _, _, _ in
     }
+    /// Called when a database can be reached again, with the users whose answers lacked its data meanwhile.
+    ///
+    /// Their devices have to ask again.
+    package var returned: @Sendable (ContainerEnvironment, Set<UserID>) -> Void = { _, _ in }
     /// Called each time a store cannot be opened because the process has no file descriptor left.
     package var lacksDescriptors: @Sendable () -> Void = {}
 

@@ -186,6 +186,13 @@ package protocol StoreReader: AnyObject {
 
     /// Returns the zones of a view that have changed after `change`, ended ones included.
     func zones(in view: OwnerView, after change: UInt64) throws(RelayError) -> [Zone]
+
+    /// Whether something that was read from the data of several owners lacks some of them, since the database that has
+    /// them cannot be reached now.
+    ///
+    /// Concerns the zones, changes, shares and counts of users without a named owner. Data of a named owner that cannot be
+    /// reached is an error instead.
+    var lacksOwners: Bool { get }
 }
 
 /// What follows a visited reference.
@@ -201,6 +208,11 @@ package enum FeedFilter: Sendable {
     case all
     /// No tombstones.
     case living
+}
+
+extension StoreReader {
+    // A store in one place has everything or nothing.
+    package var lacksOwners: Bool { false }
 }
 
 extension Store {

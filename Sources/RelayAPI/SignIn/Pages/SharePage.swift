@@ -159,7 +159,7 @@ extension Pages {
         let found = try store.read { reader throws(RelayError) in try acceptance.look(in: reader) }
         guard found.relation != .notInvited else { throw .notInvited(found.share) }
         let provision = ProvisionUser(user, contacts: contacts, now: time.now())
-        try await store.write(provision.remainingWrites(in: store))
+        try await store.write(provision.remainingWrites(in: store).writes)
         let (owner, prefetch) = (found.zone.id.owner, acceptance.prefetch(of: found))
         let joined = try await store.write(touching: owner, prefetch: prefetch) { writer throws(RelayError) in
             try acceptance.run(in: writer)
