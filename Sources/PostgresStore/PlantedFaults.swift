@@ -18,6 +18,8 @@
         case schemaLockUpgraded
         /// Rows move to a database whose next change number is not greater than theirs.
         case moveWithoutNumbers
+        /// An owner is read and written where the map in this process's memory says, whatever the owner's row says.
+        case oldMapServed
 
         #if DEBUG
             private static let planted = Atomic<Int>(-1)

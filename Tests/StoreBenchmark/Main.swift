@@ -10,6 +10,7 @@
     /// Measures the store on PostgreSQL beside the same statements without it, and beside one transaction for each write.
     ///
     /// Starts a server of its own, which flushes every commit, unless the first argument is the URL of an empty database.
+    /// With the argument `shards`, measures what several databases cost instead.
     @main
     struct Main {
         static let seconds = 5
@@ -18,6 +19,7 @@
         static let fields = Array(#"{"title":{"value":"\#(String(repeating: "x", count: 200))","type":"STRING"}}"#.utf8)
 
         static func main() async throws {
+            if CommandLine.arguments.dropFirst().first == "shards" { return try await ShardFigures.measure() }
             let server = CommandLine.arguments.count > 1 ? nil : try PostgresServer(settings: ["max_wal_size=4GB"])
             let url = try server?.makeDatabase() ?? CommandLine.arguments[1]
             let address = try PostgresAddress(url)
@@ -217,7 +219,7 @@
     }
 
     extension StoredRecord {
-        fileprivate init(name: String, by user: UserID, _ change: UInt64) {
+        init(name: String, by user: UserID, _ change: UInt64) {
             let stamp = Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceFingerprint(bits: 1))
             self.init(name: name, type: "Note", change: change, created: stamp, modified: stamp, fields: Main.fields)
         }

@@ -21,10 +21,14 @@
 
         /// Removes the folder when it is deinitialized, and returns the database.
         private final class Place: Sendable {
-            let database = TestDatabase.take()
+            let database: TestDatabase
+            let others: [TestDatabase]
             let folder: String
 
-            init(in parent: String) {
+            init(in parent: String, shards: Int) {
+                database = TestDatabase.take()
+                others = (2..<(max(shards, 1) + 1)).map { TestDatabase.take(shard: $0) }
+                if !others.isEmpty { database.add(others) }
                 folder = URL(fileURLWithPath: parent).appendingPathComponent("zonecast-\(UUID().uuidString)").path
             }
 
@@ -36,8 +40,8 @@
         private let place: Place
         private let base: PostgresHome
 
-        init(_ lifetime: TestStore.Lifetime, in parent: String) {
-            place = Place(in: parent)
+        init(_ lifetime: TestStore.Lifetime, in parent: String, shards: Int = 1) {
+            place = Place(in: parent, shards: shards)
             base = PostgresHome(PostgresCluster(place.database.address, folder: nil, creates: true), cost: Self.cost)
         }
 
@@ -59,6 +63,16 @@
             let base = options.options
             guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
             let home = ContainerEnvironment(container, .development)
+            guard place.others.isEmpty else {
+                return try PostgresShards(control: place.open()).store(
+                    of: home,
+                    base,
+                    idempotencyRecordLimit: options.idempotencyRecordLimit,
+                    onCommit: { [place] commit in withExtendedLifetime(place) { base.events.committed(home, commit) } },
+                    onForeignOwner: options.foundForeignOwner,
+                    scheduler: options.scheduler
+                )
+            }
             return try PostgresStore(
                 home,
                 in: place.open(),
@@ -105,27 +119,46 @@
     ///
     /// To empty one costs a fraction of what it costs to make one.
     private final class TestDatabase: Sendable {
-        private static let free = Mutex<[PostgresAddress]>([])
+        private static let free = Mutex<[String]>([])
         private static let cluster = "test"
 
+        private let url: String
         let address: PostgresAddress
 
-        private init(_ address: PostgresAddress) { self.address = address }
+        private init(_ url: String) throws(PostgresError) {
+            self.url = url
+            address = try PostgresAddress(url)
+        }
 
-        deinit { Self.free.withLock { $0.append(address) } }
+        deinit { Self.free.withLock { $0.append(url) } }
+
+        /// Makes others the shards 2 and following.
+        func add(_ others: [TestDatabase]) {
+            do {
+                let connection = try PostgresConnection(to: address)
+                try connection.query("INSERT INTO shard (number) VALUES (1)")
+                for (place, other) in others.enumerated() {
+                    try connection.query(
+                        "INSERT INTO shard (number, url) VALUES ($1, $2)",
+                        .int(Int64(place + 2)),
+                        .text(other.url)
+                    )
+                }
+            } catch {
+                preconditionFailure("no shards for a test: \(error)")
+            }
+        }
 
         func open() -> PostgresDatabase { PostgresDatabase(address, cluster: Self.cluster) }
 
-        static func take() -> TestDatabase {
+        static func take(shard: Int = 1) -> TestDatabase {
             // A test of a store on PostgreSQL cannot say anything without a server.
             do {
-                guard let address = free.withLock({ $0.popLast() }) else {
-                    return TestDatabase(
-                        try PostgresAddress(PostgresServer.shared.get().makeDatabase(from: template.get()))
-                    )
-                }
-                try empty(address)
-                return TestDatabase(address)
+                let free = free.withLock { $0.popLast() }
+                let url = try free ?? PostgresServer.shared.get().makeDatabase(from: template.get())
+                let database = try TestDatabase(url)
+                try empty(database.address, shard: shard)
+                return database
             } catch {
                 preconditionFailure("no database for a test: \(error)")
             }
@@ -141,7 +174,7 @@
             return name
         }
 
-        private static func empty(_ address: PostgresAddress) throws {
+        private static func empty(_ address: PostgresAddress, shard: Int) throws {
             let connection = try PostgresConnection(to: address)
             let tables = try connection.query(
                 """
@@ -153,6 +186,7 @@
             // In any order: no row is checked against those that it refers to.
             deletion.add("SET session_replication_role = replica")
             for table in tables { deletion.add("DELETE FROM \(table.text(0))") }
+            deletion.add("UPDATE zonecast_layout SET shard = $1", .int(Int64(shard)))
             try connection.run(deletion)
         }
     }

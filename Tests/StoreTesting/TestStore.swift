@@ -10,6 +10,8 @@ package enum TestStore: String, CaseIterable, Sendable {
     case sqlite
     #if Postgres
         case postgres
+        /// The same spread over three databases.
+        case postgresShards = "postgres-shards"
     #endif
 
     /// The store that the environment variable names; SQLite if it is not set.
@@ -24,6 +26,9 @@ package enum TestStore: String, CaseIterable, Sendable {
 
     /// Whether the store keeps its data in files of its own, and backs them up; another leaves that to its database.
     package var keepsFiles: Bool { self == .sqlite }
+
+    /// Whether the data of owners is in several databases.
+    package var spreadsOwners: Bool { rawValue == "postgres-shards" }
 
     /// How long the data of a `TestHome` lasts.
     package enum Lifetime: Sendable {
@@ -42,6 +47,7 @@ package enum TestStore: String, CaseIterable, Sendable {
         case .sqlite: SQLiteTestHome(lifetime, in: parent)
         #if Postgres
             case .postgres: PostgresTestHome(lifetime, in: parent)
+            case .postgresShards: PostgresTestHome(lifetime, in: parent, shards: 3)
         #endif
         }
     }
@@ -51,7 +57,7 @@ package enum TestStore: String, CaseIterable, Sendable {
         switch self {
         case .sqlite: SQLiteTestHome.unusable
         #if Postgres
-            case .postgres: PostgresTestHome.unusable
+            case .postgres, .postgresShards: PostgresTestHome.unusable
         #endif
         }
     }

@@ -136,14 +136,22 @@
         ///
         /// Locks an asset's row before it looks for uses, as a write does that begins to use one: see
         /// `PostgresSharingRows.lockStored`. So either sees what the other has done.
-        package func removeUnused(before limit: Timestamp) throws(RelayError) -> Int {
+        ///
+        /// `usedElsewhere` returns those of some assets that records of other databases use. A write there renews the age of
+        /// what it begins to use before it is committed.
+        package func removeUnused(
+            before limit: Timestamp,
+            usedElsewhere: UsedElsewhere = { _ in [] }
+        ) throws(RelayError) -> Int {
             var removed = 0
+            var last: [UInt8] = []
             while true {
-                let count = try attempt(.writing) { connection throws(PostgresError) in
-                    try removeSome(before: limit, connection)
+                let (count, end) = try attempt(.writing) { connection throws(PostgresError) in
+                    try removeSome(before: limit, after: last, usedElsewhere, connection)
                 }
                 removed += count
-                guard count > 0 else { break }
+                guard let end else { break }
+                last = end
             }
             try attempt(.writing) { connection throws(PostgresError) in
                 _ = try connection.query(
@@ -165,25 +173,38 @@
                 SELECT FROM asset_use u JOIN zone z ON z.id = u.zone WHERE u.hash = a.hash AND z.home = a.home)
             """
 
+        package typealias UsedElsewhere = (_ hashes: [[UInt8]]) throws(PostgresError) -> Set<[UInt8]>
+
+        /// - Returns: the number of removed assets, and the last one that was looked at; `nil` if there are no more.
         private func removeSome(
             before limit: Timestamp,
+            after last: [UInt8],
+            _ usedElsewhere: UsedElsewhere,
             _ connection: PostgresConnection
-        ) throws(PostgresError) -> Int {
+        ) throws(PostgresError) -> (Int, [UInt8]?) {
             var choice = PostgresPipeline()
             choice.add(
                 """
                 SELECT a.hash FROM asset a
                 WHERE a.home = $1 AND a.touched_at < to_timestamp(least($2, 9000000000000000) / 1000.0) AND \(Self.isUnused)
-                LIMIT $3 FOR UPDATE SKIP LOCKED
+                AND a.hash > $4 ORDER BY a.hash LIMIT $3 FOR UPDATE SKIP LOCKED
                 """,
                 .int(home),
                 .int(limit.milliseconds),
-                .int(Int64(Self.removalsAtOnce))
+                .int(Int64(Self.removalsAtOnce)),
+                .bytes(last)
             )
-            let hashes = try connection.begin(choice).last.map { rows in rows.map { Optional($0.bytes(0)) } } ?? []
+            let chosen = try connection.begin(choice).last.map { rows in rows.map { $0.bytes(0) } } ?? []
+            guard let end = chosen.last else {
+                connection.rollBack()
+                return (0, nil)
+            }
+            // Their rows are locked, so that no other write can begin to use one.
+            let used = try usedElsewhere(chosen)
+            let hashes = chosen.filter { !used.contains($0) }.map(Optional.some)
             guard !hashes.isEmpty else {
                 connection.rollBack()
-                return 0
+                return (0, end)
             }
             // A statement of its own, which sees the uses that were committed before the rows were locked.
             var removal = PostgresPipeline()
@@ -198,7 +219,7 @@
                 .int(home),
                 .blobs(hashes)
             )
-            return Int(try connection.commit(removal)[place].first?.int(0) ?? 0)
+            return (Int(try connection.commit(removal)[place].first?.int(0) ?? 0), end)
         }
     }
 
@@ -206,6 +227,7 @@
         /// Returns those of the assets that are stored, and keeps them from being removed before the transaction ends.
         package func lockStored(among hashes: Set<AssetHash>) throws(PostgresError) -> Set<AssetHash> {
             guard !hashes.isEmpty else { return [] }
+            if let peers = transaction.peers { return try peers.renewStored(hashes) }
             let rows = try transaction.query(
                 "SELECT hash FROM asset WHERE home = $1 AND hash = ANY($2) ORDER BY hash FOR KEY SHARE",
                 .int(transaction.home.number),

@@ -52,6 +52,13 @@
             self.parameters = parameters
         }
 
+        /// Returns the address of another database of the same cluster.
+        ///
+        /// Without a password of its own, it has the same one.
+        package func ofShard(_ url: String) throws(PostgresError) -> PostgresAddress {
+            try PostgresAddress(url, environment: parameters["password"].map { [Self.passwordVariable: $0] } ?? [:])
+        }
+
         private static let defaults = [
             "target_session_attrs": "primary",
             "application_name": "zonecast",

@@ -37,6 +37,8 @@
                 DELETE FROM asset_chunk WHERE content IN (
                     SELECT content FROM asset WHERE home = $1 UNION ALL SELECT content FROM asset_upload WHERE home = $1)
                 """,
+                "DELETE FROM visitor_shard WHERE person IN (SELECT id FROM person WHERE home = $1)",
+                "DELETE FROM owner_move WHERE home = $1",
                 "DELETE FROM owner WHERE id IN (SELECT id FROM person WHERE home = $1)",
             ]
             + [

@@ -21,14 +21,61 @@
                 return [StoreFinding("database", .problem, error.detail, next: error.remedy)]
             }
             defer { cluster.control.put(back: connection, .reading) }
-            let checks: [(PostgresConnection) throws(PostgresError) -> StoreFinding] = [
+            let checks: [Check] = [
                 server, standby, archiving, clock, layout, notices,
             ]
-            return checks.map { check in
+            return run(checks, connection) + shards()
+        }
+
+        private typealias Check = (PostgresConnection) throws(PostgresError) -> StoreFinding
+
+        private func run(_ checks: [Check], _ connection: PostgresConnection) -> [StoreFinding] {
+            checks.map { check in
                 do throws(PostgresError) { return try check(connection) } catch {
                     return StoreFinding("database", .problem, error.detail, next: error.remedy)
                 }
             }
+        }
+
+        /// Checks the databases after the first, whose failures concern their own users only.
+        private func shards() -> [StoreFinding] {
+            guard let shards = try? cluster.shards.refresh(), shards.count > 1 else { return [] }
+            var findings: [StoreFinding] = []
+            for shard in shards where shard.number != 1 {
+                let name = "shard \(shard.number)"
+                let found: [StoreFinding]
+                do throws(PostgresError) {
+                    found = try shard.database.pool.use(.reading) { connection throws(PostgresError) in
+                        run([server, standby, archiving, clock], connection)
+                    }
+                } catch {
+                    findings.append(
+                        StoreFinding(
+                            name,
+                            .problem,
+                            "\(error.detail) Only its own users wait for it.",
+                            next: error.remedy
+                        )
+                    )
+                    continue
+                }
+                findings += found.map {
+                    StoreFinding("\(name): \($0.check)", $0.grade, $0.found, next: $0.next)
+                }
+            }
+            guard let moves = try? PostgresClusterShards(cluster.shards).unfinishedMoves(), let move = moves.first
+            else {
+                return findings
+            }
+            findings.append(
+                StoreFinding(
+                    "moves",
+                    .advice,
+                    "\(moves.count) moves of users have begun and not ended; their writes may be refused",
+                    next: "zonecast cluster move \(move.user.recordName) --to \(move.target) completes the first one"
+                )
+            )
+            return findings
         }
 
         private func server(_ connection: PostgresConnection) throws(PostgresError) -> StoreFinding {

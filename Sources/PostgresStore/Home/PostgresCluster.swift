@@ -21,6 +21,8 @@
         package let control: PostgresPool
         /// For records and assets.
         package let stores: PostgresDatabase
+        /// All databases of the cluster, of which `stores` is the first.
+        package let shards: PostgresShards
 
         /// The name of the file with the cluster's name, in the local folder.
         package static let fileName = "cluster"
@@ -52,12 +54,18 @@
             (short.statement, short.lock, short.answer) = (.seconds(10), .seconds(5), .seconds(15))
             control = PostgresPool(address, limits: few, timeouts: short, prepare: self.prepare)
             stores = PostgresDatabase(address, limits: limits, prepare: prepare)
+            shards = PostgresShards(control: stores) { (number, url) throws(PostgresError) in
+                try PostgresDatabase(address.ofShard(url), limits: limits) { connection throws(PostgresError) in
+                    try membership.check(connection, creates: false, shard: number)
+                }
+            }
         }
 
         /// Closes all connections.
         package func close() {
             control.close()
             stores.pool.close()
+            shards.close()
         }
 
         /// Returns the name of the cluster to which a local folder belongs; `nil` if no relay on a database has used it.
@@ -87,11 +95,13 @@
         /// Throws if this relay must not use the database.
         func check(
             _ connection: PostgresConnection,
-            creates: Bool
+            creates: Bool,
+            shard: Int = 1
         ) throws(PostgresError) -> PostgresLayout.Server {
             let known = name.withLock { $0 }
             // A database that was emptied must not become a cluster without data, silently.
-            let server = try PostgresLayout(cluster: known, creates: creates && known == nil).prepare(connection)
+            let layout = PostgresLayout(cluster: known, creates: creates && known == nil, shard: shard)
+            let server = try layout.prepare(connection)
             guard known == nil else { return server }
             let found = try PostgresLayout.cluster(of: connection)
             name.withLock { $0 = found }

@@ -41,7 +41,7 @@
             // What a relay without a folder has fetched, it has for a while.
             let folder = cluster.folder ?? NSTemporaryDirectory() + "zonecast-assets-\(options.draw())"
             let cache = AssetCache(folder: "\(folder)/cache", draw: options.draw)
-            return PostgresStores(cluster.stores, options, cache: cache)
+            return PostgresStores(cluster.stores, options, cache: cache, shards: cluster.shards)
         }
 
         package func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)? {
@@ -57,7 +57,7 @@
         }
 
         package func schemas(of container: ContainerID) -> any ContainerSchemas {
-            PostgresSchemas(database: cluster.stores, container: container) { [random] in
+            PostgresSchemas(shards: cluster.shards, container: container) { [random] in
                 random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) }
             }
         }
@@ -65,6 +65,8 @@
         package var upkeep: any StorageUpkeep { PostgresUpkeep(cluster: cluster) }
 
         package var backups: any Backups { PostgresBackups() }
+
+        package var shards: (any ClusterShards)? { PostgresClusterShards(cluster.shards) }
 
         package var duty: any ScheduledDuty { PostgresDuty(cluster.address) }
 

@@ -82,7 +82,52 @@
             ).first?.int(0)
         }
 
+        /// Returns what `body` returns for the home's number on each shard that has one.
+        private func each<Value>(
+            _ home: ContainerEnvironment,
+            _ body: (PostgresConnection, Int64) throws(PostgresError) -> Value
+        ) throws(DirectoryError) -> [Value] {
+            try PostgresAccounts.wrapping { () throws(PostgresError) in
+                var found: [Value] = []
+                for shard in try cluster.shards.refresh() {
+                    let value = try shard.database.pool.use(.reading) { connection throws(PostgresError) -> Value? in
+                        guard let number = try Self.number(of: home, connection) else { return nil }
+                        return try body(connection, number)
+                    }
+                    if let value { found.append(value) }
+                }
+                return found
+            }
+        }
+
         func files(of home: ContainerEnvironment) throws -> StoreFiles? {
+            guard var files = try ownFiles(of: home) else { return nil }
+            guard cluster.shards.all.count > 1 else { return files }
+            let parts = try each(home) { connection, number throws(PostgresError) in
+                let bytes = try connection.query(
+                    "SELECT coalesce(sum(record_bytes), 0)::bigint FROM zone WHERE home = $1",
+                    .int(number)
+                ).first?.int(0)
+                let used = try connection.query(
+                    "SELECT DISTINCT u.hash FROM zone z JOIN asset_use u ON u.zone = z.id WHERE z.home = $1",
+                    .int(number)
+                )
+                return (bytes: bytes ?? 0, used: used.map { Hex.encode($0.borrowedBytes(0)) })
+            }
+            files.bytes = parts.reduce(0) { $0 + $1.bytes }
+            let used = Set(parts.flatMap(\.used))
+            let stored = Set(files.assets.map(\.hash))
+            files.assets = files.assets.map { asset in
+                var asset = asset
+                asset.isUsed = used.contains(asset.hash)
+                return asset
+            }
+            files.missing = used.subtracting(stored).sorted()
+            return files
+        }
+
+        /// Returns what the first database has.
+        private func ownFiles(of home: ContainerEnvironment) throws -> StoreFiles? {
             try read { connection throws(PostgresError) in
                 guard let number = try Self.number(of: home, connection) else { return nil }
                 var queries = PostgresPipeline()
@@ -150,62 +195,81 @@
             month: CalendarMonth,
             naming count: Int
         ) throws -> StorageReport {
-            try read { connection throws(PostgresError) in
-                var report = StorageReport()
-                guard let number = try Self.number(of: home, connection) else { return report }
-                var queries = PostgresPipeline()
-                queries.add(
-                    """
-                    SELECT p.name, sum(z.record_bytes)::bigint, sum(z.asset_bytes)::bigint, count(*)
-                    FROM zone z JOIN person p ON p.id = z.owner
-                    WHERE z.home = $1 AND NOT z.deleted GROUP BY p.id, p.name
-                    ORDER BY sum(z.record_bytes) + sum(z.asset_bytes) DESC, p.name LIMIT $2
-                    """,
-                    .int(number),
-                    // One more, since the public database is among them.
-                    .int(Int64(clamping: count) &+ 1)
-                )
-                queries.add(
-                    """
-                    SELECT coalesce(sum(z.record_bytes), 0)::bigint, coalesce(sum(z.asset_bytes), 0)::bigint
-                    FROM zone z JOIN person p ON p.id = z.owner WHERE z.home = $1 AND NOT z.deleted AND p.name = $2
-                    """,
-                    .int(number),
-                    .text(Zone.publicOwner.recordName)
-                )
-                queries.add(
-                    """
-                    SELECT count(*) FROM zone z JOIN person p ON p.id = z.owner
-                    WHERE z.home = $1 AND z.name = $2 AND NOT z.deleted AND p.name <> $3
-                    """,
-                    .int(number),
-                    .text(ZoneID.defaultName),
-                    .text(Zone.publicOwner.recordName)
-                )
-                queries.add(
-                    "SELECT bytes FROM transfer WHERE home = $1 AND month = $2",
-                    .int(number),
-                    .int(Int64(month.number))
-                )
-                let rows = try connection.run(queries)
-                report.owners = rows[0].map { row in
-                    StorageReport.Owner(
-                        user: UserID(row.text(0)),
-                        use: StorageUse(records: row.int(1), assets: row.int(2)),
-                        zones: Int(row.int(3))
-                    )
-                }.filter { $0.user != Zone.publicOwner }
-                report.owners.removeLast(max(0, report.owners.count - count))
-                if let row = rows[1].first { report.publicUse = StorageUse(records: row.int(0), assets: row.int(1)) }
-                report.users = Int(rows[2].first?.int(0) ?? 0)
-                report.sent = rows[3].first?.int(0) ?? 0
-                return report
+            let parts = try each(home) { connection, number throws(PostgresError) in
+                try report(on: number, month: month, naming: count, connection)
             }
+            guard var report = parts.first else { return StorageReport() }
+            for part in parts.dropFirst() {
+                report.owners += part.owners
+                report.users += part.users
+            }
+            report.owners.sort {
+                let (a, b) = ($0.use.records + $0.use.assets, $1.use.records + $1.use.assets)
+                return a == b ? $0.user.recordName < $1.user.recordName : a > b
+            }
+            report.owners.removeLast(max(0, report.owners.count - count))
+            return report
+        }
+
+        /// Returns the report on what one database has.
+        private func report(
+            on number: Int64,
+            month: CalendarMonth,
+            naming count: Int,
+            _ connection: PostgresConnection
+        ) throws(PostgresError) -> StorageReport {
+            var report = StorageReport()
+            var queries = PostgresPipeline()
+            queries.add(
+                """
+                SELECT p.name, sum(z.record_bytes)::bigint, sum(z.asset_bytes)::bigint, count(*)
+                FROM zone z JOIN person p ON p.id = z.owner
+                WHERE z.home = $1 AND NOT z.deleted GROUP BY p.id, p.name
+                ORDER BY sum(z.record_bytes) + sum(z.asset_bytes) DESC, p.name LIMIT $2
+                """,
+                .int(number),
+                // One more, since the public database is among them.
+                .int(Int64(clamping: count) &+ 1)
+            )
+            queries.add(
+                """
+                SELECT coalesce(sum(z.record_bytes), 0)::bigint, coalesce(sum(z.asset_bytes), 0)::bigint
+                FROM zone z JOIN person p ON p.id = z.owner WHERE z.home = $1 AND NOT z.deleted AND p.name = $2
+                """,
+                .int(number),
+                .text(Zone.publicOwner.recordName)
+            )
+            queries.add(
+                """
+                SELECT count(*) FROM zone z JOIN person p ON p.id = z.owner
+                WHERE z.home = $1 AND z.name = $2 AND NOT z.deleted AND p.name <> $3
+                """,
+                .int(number),
+                .text(ZoneID.defaultName),
+                .text(Zone.publicOwner.recordName)
+            )
+            queries.add(
+                "SELECT bytes FROM transfer WHERE home = $1 AND month = $2",
+                .int(number),
+                .int(Int64(month.number))
+            )
+            let rows = try connection.run(queries)
+            report.owners = rows[0].map { row in
+                StorageReport.Owner(
+                    user: UserID(row.text(0)),
+                    use: StorageUse(records: row.int(1), assets: row.int(2)),
+                    zones: Int(row.int(3))
+                )
+            }.filter { $0.user != Zone.publicOwner }
+            report.owners.removeLast(max(0, report.owners.count - count))
+            if let row = rows[1].first { report.publicUse = StorageUse(records: row.int(0), assets: row.int(1)) }
+            report.users = Int(rows[2].first?.int(0) ?? 0)
+            report.sent = rows[3].first?.int(0) ?? 0
+            return report
         }
 
         func use(of user: UserID, in home: ContainerEnvironment) throws -> (bytes: Int64, zones: Int) {
-            try read { connection throws(PostgresError) in
-                guard let number = try Self.number(of: home, connection) else { return (0, 0) }
+            let parts = try each(home) { connection, number throws(PostgresError) in
                 let row = try connection.query(
                     """
                     SELECT coalesce(sum(z.record_bytes + z.asset_bytes), 0)::bigint, count(*)
@@ -214,8 +278,9 @@
                     .int(number),
                     .looked(user.recordName)
                 ).first
-                return (row?.int(0) ?? 0, Int(row?.int(1) ?? 0))
+                return (bytes: row?.int(0) ?? 0, zones: Int(row?.int(1) ?? 0))
             }
+            return (parts.reduce(0) { $0 + $1.bytes }, parts.reduce(0) { $0 + $1.zones })
         }
 
         func defaultZoneNames(of user: UserID, in home: ContainerEnvironment) throws -> [String] {
@@ -246,10 +311,9 @@
             _ values: [PostgresValue],
             in home: ContainerEnvironment
         ) throws -> [String] {
-            try read { connection throws(PostgresError) in
-                guard let number = try Self.number(of: home, connection) else { return [] }
-                return try connection.query(sql, [.int(number)] + values).map { $0.text(0) }
-            }
+            try each(home) { connection, number throws(PostgresError) in
+                try connection.query(sql, [.int(number)] + values).map { $0.text(0) }
+            }.flatMap(\.self).sorted()
         }
 
         // MARK: Space
@@ -273,6 +337,17 @@
                 throw DirectoryError.unavailable("the accounts are not in this database")
             }
             try accounts.revoke { connection in
+                // The first database last: if this process ends before, the removal can be repeated.
+                for shard in try cluster.shards.refresh() where shard.number != 1 {
+                    for environment in Environment.allCases {
+                        let home = ContainerEnvironment(container, environment)
+                        try shard.database.pool.use(.writing) { connection throws(PostgresError) in
+                            _ = try connection.begin(PostgresPipeline())
+                            try HomeContent(home, connection)?.remove(connection)
+                            try connection.commit()
+                        }
+                    }
+                }
                 for environment in Environment.allCases {
                     try HomeContent(ContainerEnvironment(container, environment), connection)?.remove(connection)
                 }

@@ -16,10 +16,13 @@
         package var cluster: String?
         /// Whether to create the tables in an empty database.
         package var creates: Bool
+        /// The number of the shard that the database must be.
+        package var shard: Int
 
-        package init(cluster: String?, creates: Bool = true) {
+        package init(cluster: String?, creates: Bool = true, shard: Int = 1) {
             self.cluster = cluster
             self.creates = creates
+            self.shard = shard
         }
 
         /// The server behind a connection, as it says of itself.
@@ -83,7 +86,8 @@
                     "The database at \(connection.serverName) belongs to another program: it has a table named \(table)."
                 )
             }
-            let row = try connection.query("SELECT version, cluster, server, timeline FROM zonecast_layout").first
+            let row = try connection.query("SELECT version, cluster, server, timeline, shard FROM zonecast_layout")
+                .first
             guard let row else { throw PostgresError(.damaged, "The table zonecast_layout is empty.") }
             guard row.int(0) <= Self.version else {
                 throw PostgresError(
@@ -95,6 +99,12 @@
                 throw PostgresError(
                     .otherCluster,
                     "The database at \(connection.serverName) belongs to the cluster '\(row.text(1))', and this relay to '\(cluster)'."
+                )
+            }
+            guard row.int(4) == Int64(shard) else {
+                throw PostgresError(
+                    .otherCluster,
+                    "The database at \(connection.serverName) is shard \(row.int(4)) of its cluster, not shard \(shard)."
                 )
             }
             return server == Server(identifier: row.int(2), timeline: row.int(3))
@@ -121,13 +131,14 @@
             for statement in Self.tables { tables.add(statement) }
             tables.add(
                 """
-                INSERT INTO zonecast_layout (version, cluster, server, timeline)
-                VALUES ($1, coalesce($2, left(replace(gen_random_uuid()::text, '-', ''), 16)), $3, $4)
+                INSERT INTO zonecast_layout (version, cluster, server, timeline, shard)
+                VALUES ($1, coalesce($2, left(replace(gen_random_uuid()::text, '-', ''), 16)), $3, $4, $5)
                 """,
                 .int(Self.version),
                 .text(cluster),
                 .int(server.identifier),
-                .int(server.timeline)
+                .int(server.timeline),
+                .int(Int64(shard))
             )
             try connection.commit(tables)
         }
@@ -161,7 +172,7 @@
     extension PostgresLayout {
         /// The statements; a comment may have a semicolon.
         private static let tables =
-            (general + records + schema + subscriptions + sharing + assets + indexes + nodes + control)
+            (general + records + schema + subscriptions + sharing + assets + indexes + nodes + control + shards)
             .split(separator: "\n").filter { !$0.drop { $0 == " " }.hasPrefix("--") }.joined(separator: "\n")
             .split(separator: ";").map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.filter { !$0.isEmpty }
 
@@ -173,7 +184,9 @@
                 version bigint NOT NULL,
                 cluster text NOT NULL,
                 server bigint NOT NULL,
-                timeline bigint NOT NULL
+                timeline bigint NOT NULL,
+                -- which of the cluster's databases this is
+                shard bigint NOT NULL
             );
             CREATE SEQUENCE change AS bigint;
 
@@ -188,6 +201,8 @@
                 indexes_version bigint NOT NULL DEFAULT 0,
                 -- the epoch with which new owners begin
                 epoch bigint NOT NULL,
+                -- in shard 1: the greatest number of a shard, by which a process notices that there are more
+                shards bigint NOT NULL DEFAULT 1,
                 UNIQUE (container, environment)
             );
             CREATE TABLE person (
@@ -201,7 +216,10 @@
                 epoch bigint NOT NULL,
                 last_change bigint NOT NULL DEFAULT 0,
                 -- the number of outcomes that were kept in done_write
-                done_writes bigint NOT NULL DEFAULT 0
+                done_writes bigint NOT NULL DEFAULT 0,
+                -- 0 here, 1 moving away, 2 on the shard moved_to, 3 arriving
+                state smallint NOT NULL DEFAULT 0,
+                moved_to bigint
             ) WITH (fillfactor = 50);
             -- the last change number of each epoch that has ended
             CREATE TABLE owner_epoch (

@@ -131,6 +131,53 @@
             entered.enter(key, of: name, index: index, in: zone)
         }
 
+        /// Enters the live records of a zone that came from another database into all indexes.
+        func enterArrived(in zone: Zone) throws {
+            let all = try PostgresIndexes.read(in: transaction)
+            var failure: (any Error)?
+            var count = 0
+            try reader.visitRecords(
+                in: zone,
+                changes: 1...UInt64(Int64.max),
+                states: .living,
+                backwards: false,
+                limit: .max,
+                rowsExceptFor: nil
+            ) { record, _ in
+                guard case .whole(let record) = record, !record.isDeleted else { return true }
+                do {
+                    try enter(record, in: zone, all)
+                    count += 1
+                    if count.isMultiple(of: 2_000) { try flush() }
+                } catch {
+                    failure = error
+                }
+                return failure == nil
+            }
+            if let failure { throw failure }
+            try flush()
+        }
+
+        private func enter(_ record: StoredRecord, in zone: Zone, _ all: [Int64: [FieldIndex]]) throws {
+            guard let definition = schema.queryable(record.type),
+                let type = try transaction.number(ofType: record.type),
+                let indexes = all[type]
+            else { return }
+            let fields = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
+            let values = try QueryValues(record, fields: fields)
+            for index in indexes where !isServedByRecords(index.target, in: zone.number) {
+                for key in index.target.keys(of: values, in: definition) {
+                    try enter(key, of: record.name, index: index.number, in: zone.number)
+                }
+            }
+        }
+
+        private func flush() throws {
+            var writes = PostgresPipeline()
+            entered.flush(into: &writes)
+            if !writes.isEmpty { _ = try transaction.run(writes) }
+        }
+
         func setBuilt(_ index: FieldIndex, to place: IndexProgress) throws {
             var writes = PostgresPipeline()
             entered.flush(into: &writes)

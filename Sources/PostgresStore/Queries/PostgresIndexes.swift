@@ -21,7 +21,7 @@
             return found
         }
 
-        private static func read(in transaction: PostgresTransaction) throws(PostgresError) -> [Int64: [FieldIndex]] {
+        static func read(in transaction: PostgresTransaction) throws(PostgresError) -> [Int64: [FieldIndex]] {
             let rows = try transaction.query(
                 "SELECT \(FieldIndex.columns) FROM field_index WHERE home = $1 AND NOT dropped ORDER BY id",
                 .int(transaction.home.number)

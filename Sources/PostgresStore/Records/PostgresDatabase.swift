@@ -16,15 +16,17 @@
         /// - Parameters:
         ///   - address: where the database is.
         ///   - cluster: the name of the cluster to which the database must belong.
+        ///   - shard: which of the cluster's databases it must be.
         ///   - limits: how many connections there may be.
         ///   - timeouts: those of each connection.
         package convenience init(
             _ address: PostgresAddress,
             cluster: String,
+            shard: Int = 1,
             limits: PostgresPool.Limits = .init(),
             timeouts: PostgresConnection.Timeouts = .init()
         ) {
-            let layout = PostgresLayout(cluster: cluster)
+            let layout = PostgresLayout(cluster: cluster, shard: shard)
             self.init(address, limits: limits, timeouts: timeouts) { connection throws(PostgresError) in
                 try layout.prepare(connection)
             }
@@ -91,8 +93,11 @@
         /// Returns the row, inserting it if it is missing; `connection` must be one for writing, without a transaction.
         ///
         /// `draw` returns 64 random bits.
+        ///
+        /// `epoch` is the one with which new owners begin; `nil` draws one.
         package static func ensure(
             _ home: ContainerEnvironment,
+            epoch: UInt64? = nil,
             draw: () -> UInt64,
             _ connection: PostgresConnection
         ) throws(PostgresError) -> HomeRow {
@@ -103,7 +108,8 @@
             insertion.add(
                 """
                 WITH h AS (
-                    INSERT INTO home (container, environment, epoch) VALUES ($1, $2, $3)
+                    INSERT INTO home (container, environment, epoch, shards)
+                    VALUES ($1, $2, $3, coalesce((SELECT max(number) FROM shard), 1))
                     ON CONFLICT DO NOTHING RETURNING id
                 ), p AS (
                     INSERT INTO person (home, name) SELECT id, '\(Zone.publicOwner.recordName)' FROM h RETURNING id
@@ -115,7 +121,7 @@
                 """,
                 .text(home.container.name),
                 .text(home.environment.rawValue),
-                .unsigned(draw()),
+                .unsigned(epoch ?? draw()),
                 .unsigned(draw())
             )
             try connection.run(insertion)
@@ -123,7 +129,8 @@
             return found
         }
 
-        private static let insertionLock: Int64 = 0x7A6F_6E65_686F_6D65
+        /// Held while a row is inserted, and while a shard is added.
+        static let insertionLock: Int64 = 0x7A6F_6E65_686F_6D65
 
         /// The key of the advisory lock of the schema and the indexes.
         ///

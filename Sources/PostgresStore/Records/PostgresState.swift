@@ -22,8 +22,12 @@
 
     /// The versions of a container's row, by which a process notices what it has to read again.
     struct HomeVersions: Hashable, Sendable {
-        static let select = "SELECT schema_version, subscriptions_version, indexes_version FROM home WHERE id = $1"
+        static let select = """
+            SELECT schema_version, subscriptions_version, indexes_version, shards FROM home WHERE id = $1
+            """
 
+        /// The greatest number of a shard, as shard 1 says.
+        var shards: Int
         var schema: Int
         var subscriptions: UInt64
         var indexes: UInt64
@@ -34,6 +38,7 @@
                 throw PostgresError(.notWritable, "The container is being deleted or replaced.")
             }
             (schema, subscriptions, indexes) = (Int(row.int(0)), row.unsigned(1), row.unsigned(2))
+            shards = Int(row.int(3))
         }
     }
 #endif

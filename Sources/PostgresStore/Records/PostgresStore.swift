@@ -19,10 +19,15 @@
         private let onForeignOwner: @Sendable (String) -> Void
         let draw: @Sendable () -> UInt64
         private let scheduler: CommitScheduler?
+        /// The other databases of the container; `nil` while there is one.
+        private let peers: ShardPeers?
+        /// Called if shard 1 says that there are more shards.
+        private let onMoreShards: @Sendable () -> Void
         private let queue = Mutex<CommitQueue?>(nil)
         private let known: Mutex<KnownState>
         private let indexes = PostgresIndexes()
-        /// Whether the container was deleted or replaced, so that the store has to be opened anew.
+        private let knownShards: Atomic<Int>
+        /// Whether the container was deleted or replaced, or got a second shard, so that the store has to be opened anew.
         var isReplaced: Bool { hasVanished.load(ordering: .relaxed) }
         private let hasVanished = Atomic(false)
         private let epochsKnown = Mutex<[UserID: KnownEpochs]>([:])
@@ -72,7 +77,7 @@
         ///   - onForeignOwner: called if a write touches an owner that it does not name. The write has failed then.
         ///   - scheduler: runs commits in place of the store's own threads.
         /// - Throws: if the database cannot be reached or used.
-        package init(
+        package convenience init(
             _ container: ContainerEnvironment,
             in database: PostgresDatabase,
             draw: @escaping @Sendable () -> UInt64,
@@ -84,6 +89,45 @@
             onForeignOwner: @escaping @Sendable (String) -> Void = { assertionFailure($0) },
             scheduler: CommitScheduler? = nil
         ) throws(PostgresError) {
+            try self.init(
+                container,
+                in: database,
+                draw: draw,
+                tuning: tuning,
+                idempotencyRecordLimit: idempotencyRecordLimit,
+                onCommit: onCommit,
+                onCommitTime: onCommitTime,
+                onDamage: onDamage,
+                onForeignOwner: onForeignOwner,
+                scheduler: scheduler,
+                peers: nil,
+                knownShards: 1,
+                onMoreShards: {}
+            )
+        }
+
+        /// Does the same for one of several shards.
+        ///
+        /// `peers` are the other databases of the container, and which of them this is. `onMoreShards` is called if there are
+        /// more shards than `knownShards`.
+        init(
+            _ container: ContainerEnvironment,
+            in database: PostgresDatabase,
+            draw: @escaping @Sendable () -> UInt64,
+            tuning: QueryTuning,
+            idempotencyRecordLimit: Int = 4_096,
+            onCommit: @escaping @Sendable (Commit) -> Void,
+            onCommitTime: @escaping @Sendable (Int, Duration) -> Void,
+            onDamage: @escaping @Sendable () -> Void,
+            onForeignOwner: @escaping @Sendable (String) -> Void = { assertionFailure($0) },
+            scheduler: CommitScheduler?,
+            peers: ShardPeers?,
+            knownShards: Int,
+            onMoreShards: @escaping @Sendable () -> Void
+        ) throws(PostgresError) {
+            self.peers = peers
+            self.onMoreShards = onMoreShards
+            self.knownShards = Atomic(knownShards)
             self.database = database
             self.draw = draw
             self.tuning = tuning
@@ -93,12 +137,12 @@
             self.onForeignOwner = onForeignOwner
             self.scheduler = scheduler
             let (home, state, queries) = try database.pool.use(.brief) { connection throws(PostgresError) in
-                let home = try HomeRow.ensure(container, draw: draw, connection)
+                let home = try HomeRow.ensure(container, epoch: peers?.epochOfNewOwners, draw: draw, connection)
                 // A transaction of one statement each: what changes meanwhile is noticed by its version.
                 let transaction = PostgresTransaction(on: connection, of: home)
                 let versions = try HomeVersions(try transaction.query(HomeVersions.select, .int(home.number)))
                 let state = PostgresState(
-                    schema: try PostgresSchemaRows(transaction).read(),
+                    schema: try ShardPeers.schema(of: peers, versions, transaction),
                     subscriptionsVersion: versions.subscriptions,
                     indexesVersion: versions.indexes
                 )
@@ -148,6 +192,9 @@
         }
 
         private static let mostEpochs = 100_000
+
+        /// Forgets an owner's epochs, which may have come from another shard.
+        func forgetEpochs(of owner: UserID) { epochsKnown.withLock { $0[owner] = nil } }
 
         private func readEpochs(of owner: UserID) throws(PostgresError) -> Epochs {
             try database.pool.use(.brief) { connection throws(PostgresError) in
@@ -202,10 +249,21 @@
         }
 
         private func homeVersions(_ rows: PostgresRows) throws(PostgresError) -> HomeVersions {
-            do throws(PostgresError) { return try HomeVersions(rows) } catch {
+            let versions: HomeVersions
+            do throws(PostgresError) { versions = try HomeVersions(rows) } catch {
                 hasVanished.store(true, ordering: .relaxed)
                 throw error
             }
+            if versions.shards > knownShards.load(ordering: .relaxed) {
+                knownShards.store(versions.shards, ordering: .relaxed)
+                onMoreShards()
+            }
+            // One that knows of no other shard would look here for every owner.
+            if versions.shards > 1, peers == nil {
+                hasVanished.store(true, ordering: .relaxed)
+                throw PostgresError(.conflict, "The cluster has more shards.")
+            }
+            return versions
         }
 
         /// Returns the state of the container that a transaction sees, from memory where the versions allow it.
@@ -214,8 +272,15 @@
         {
             let known = known.withLock { $0.state }
             var state = known
-            if versions.schema != known.schema.version, !PostgresFault.schemaKept.isPlanted {
-                state.schema = try PostgresSchemaRows(transaction).read()
+            let isOutdated: Bool
+            if let peers, peers.number > 1 {
+                // Only the version is here. A schema that is newer than that is on its way to all shards.
+                isOutdated = max(versions.schema, peers.newestSchema) > known.schema.version
+            } else {
+                isOutdated = versions.schema != known.schema.version
+            }
+            if isOutdated, !PostgresFault.schemaKept.isPlanted {
+                state.schema = try ShardPeers.schema(of: peers, versions, transaction)
                 self.known.withLock {
                     if $0.state.schema.version < state.schema.version { $0.state.schema = state.schema }
                 }
@@ -231,14 +296,72 @@
         ) throws(PostgresError) -> Set<String> {
             let known = known.withLock { $0.watchedTypes }
             guard known.version != version else { return known.types }
-            let rows = try transaction.query(
-                "SELECT DISTINCT record_type FROM subscription WHERE home = $1 AND kind = 4 AND record_type IS NOT NULL",
-                .int(home.number)
-            )
-            let types = Set(rows.map { $0.text(0) })
+            let types: Set<String>
+            if let found = try peers?.watchedTypes() {
+                types = found
+            } else {
+                types = try watchedTypes(in: transaction.connection)
+            }
             self.known.withLock { if $0.watchedTypes.version < version { $0.watchedTypes = (version, types) } }
             return types
         }
+
+        /// Returns the record types that query subscriptions watch.
+        func watchedTypes(in connection: PostgresConnection) throws(PostgresError) -> Set<String> {
+            let rows = try connection.query(
+                "SELECT DISTINCT record_type FROM subscription WHERE home = $1 AND kind = 4 AND record_type IS NOT NULL",
+                .int(home.number)
+            )
+            return Set(rows.map { $0.text(0) })
+        }
+
+        /// Returns the versions of the schema and of what else other processes change.
+        func versions() throws(PostgresError) -> HomeVersions {
+            try database.pool.use(.brief) { connection throws(PostgresError) in
+                try self.homeVersions(try connection.query(HomeVersions.select, .int(home.number)))
+            }
+        }
+
+        /// Reads the schema anew.
+        func readSchema() throws(PostgresError) -> Schema {
+            let schema = try database.pool.use(.brief) { connection throws(PostgresError) in
+                try PostgresSchemaRows(PostgresTransaction(on: connection, of: home)).read()
+            }
+            return learn(schema)
+        }
+
+        /// Replaces the definitions of types; `nil` if the schema is no longer the one of this version.
+        func define(_ types: [String: RecordType], over version: Int) throws(PostgresError) -> Schema? {
+            try database.pool.use(.writing) { connection throws(PostgresError) in
+                var lock = PostgresPipeline()
+                lock.add("SELECT pg_advisory_xact_lock($1)", .int(home.schemaLock))
+                _ = try connection.begin(lock)
+                let transaction = PostgresTransaction(on: connection, of: home)
+                let rows = PostgresSchemaRows(transaction)
+                let old = try rows.read()
+                guard old.version == version else {
+                    learn(old)
+                    return nil
+                }
+                var new = old
+                new.types.merge(types) { $1 }
+                try rows.replace(old, by: new)
+                new.version += 1
+                try connection.commit(transaction.takeWaiting())
+                return learn(new)
+            }
+        }
+
+        @discardableResult
+        private func learn(_ schema: Schema) -> Schema {
+            known.withLock {
+                if $0.state.schema.version < schema.version { $0.state.schema = schema }
+                return $0.state.schema
+            }
+        }
+
+        /// The schema that this process knows.
+        var knownSchema: Schema { known.withLock { $0.state.schema } }
 
         // MARK: Reading
 
@@ -261,14 +384,31 @@
             _ work: inout QueryWork,
             _ body: (PostgresReader) throws(RelayError) -> Result
         ) throws(RelayError) -> Result {
-            let connection: PostgresConnection
-            do throws(PostgresError) { connection = try database.pool.take(.reading) } catch { throw error.relayError }
-            defer { database.pool.put(back: connection, .reading) }
+            let reading: OpenReading
+            do throws(PostgresError) { reading = try beginReading(work) } catch { throw error.relayError }
+            defer {
+                work = reading.reader.queryWork
+                reading.end()
+            }
+            return try body(reading.reader)
+        }
+
+        /// A read that has begun; used by one thread at a time.
+        struct OpenReading {
+            let reader: PostgresReader
+            /// Must be called once.
+            let end: () -> Void
+        }
+
+        /// Begins a read; sends nothing yet.
+        func beginReading(_ work: QueryWork) throws(PostgresError) -> OpenReading {
+            let connection = try database.pool.take(.reading)
             var opening = PostgresPipeline()
             opening.add(Self.beginReading)
             opening.add(HomeVersions.select, .int(home.number))
             let names = known.withLock { $0.names }
             let transaction = transaction(on: connection, names: names, opening: opening)
+            transaction.checkOpening = { [self] rows throws(PostgresError) in _ = try homeVersions(rows[1]) }
             var state: PostgresState?
             let reader = PostgresReader(transaction) { () throws(PostgresError) in
                 if let state { return state }
@@ -278,13 +418,12 @@
                 return read
             }
             reader.queryWork = work
-            defer {
+            return OpenReading(reader: reader) { [self] in
                 learn(transaction.names, since: names)
-                work = reader.queryWork
                 connection.endReading()
+                database.pool.put(back: connection, .reading)
                 if reader.hasMetDamage { onDamage() }
             }
-            return try body(reader)
         }
 
         private func transaction(
@@ -307,7 +446,7 @@
             known.withLock { $0.names.merge(names) }
         }
 
-        private func insertNames(
+        func insertNames(
             _ users: [UserID],
             _ types: [String]
         ) throws(PostgresError) -> (users: [UserID: Int64], types: [String: Int64]) {
@@ -350,7 +489,7 @@
             attempts: Int
         ) -> BatchRemainder? {
             var remainder: BatchRemainder?
-            var needsExclusion = false
+            var need: PostgresWriter.Need?
             do {
                 let done = try transaction(for: batch, exclusively: isExclusive) { writer in
                     remainder = BatchRemainder.run(&batch) { write in
@@ -360,12 +499,13 @@
                         write.run(in: writer)
                         return writer.recordBytes
                     }
-                    needsExclusion = writer.needsExclusion
+                    need = writer.need
                 }
+                if !done.subscriptions.isEmpty { peers?.subscriptionsChanged(to: done.subscriptionsVersion) }
                 if !done.isEmpty { onCommit(done) }
                 finish(batch, nil)
             } catch {
-                if let again = commitAgain(batch, error, needsExclusion, isExclusive, attempts) {
+                if let again = commitAgain(batch, error, need, isExclusive, attempts) {
                     return merge(again, remainder)
                 }
             }
@@ -378,12 +518,28 @@
         private func commitAgain(
             _ batch: consuming [any StoreWrite],
             _ error: any Error,
-            _ needsExclusion: Bool,
+            _ need: PostgresWriter.Need?,
             _ isExclusive: Bool,
             _ attempts: Int
         ) -> BatchRemainder? {
+            if let elsewhere = error as? OwnersElsewhere {
+                let rest = handOver(batch, elsewhere)
+                return rest.isEmpty ? nil : commit(rest, exclusively: isExclusive, attempts: attempts)
+            }
             let code = (error as? PostgresError)?.code
-            if needsExclusion, !isExclusive { return commit(batch, exclusively: true, attempts: attempts) }
+            switch need {
+            case .exclusion where !isExclusive: return commit(batch, exclusively: true, attempts: attempts)
+            case .newerSchema where attempts > 0:
+                peers?.followSchema()
+                return commit(batch, exclusively: isExclusive, attempts: attempts - 1)
+            case .control where batch.count == 1:
+                batch.forEach { peers?.handOver($0, .control) ?? $0.finish(.notCarriedOut) }
+                return nil
+            case .control:
+                batch.forEach { _ = commit([$0]) }
+                return nil
+            default: break
+            }
             if attempts > 1, code == .conflict || code == .connectionLost {
                 return commit(batch, exclusively: isExclusive, attempts: attempts - 1)
             }
@@ -400,6 +556,21 @@
             if code == .foreignOwner { onForeignOwner("\(error)") }
             finish(batch, PostgresError.relayError(for: error))
             return nil
+        }
+
+        /// Passes on the writes of owners whose data is not here; returns the others.
+        private func handOver(_ batch: consuming [any StoreWrite], _ elsewhere: OwnersElsewhere) -> [any StoreWrite] {
+            var rest: [any StoreWrite] = []
+            for write in batch {
+                guard let place = elsewhere.place(of: write) else {
+                    rest.append(write)
+                    continue
+                }
+                if let peers { peers.handOver(write, .owner(place)) } else { write.finish(.ownerIsMoving) }
+            }
+            // A process that does not know the other shards has to look for them.
+            if peers == nil { hasVanished.store(true, ordering: .relaxed) }
+            return rest
         }
 
         private func merge(_ first: BatchRemainder, _ second: BatchRemainder?) -> BatchRemainder {
@@ -435,6 +606,11 @@
                 known.withLock { $0.owners.subtract(opening.owners.keys) }
                 throw PostgresError(.conflict, "An owner's row has vanished.")
             }
+            if !answer.elsewhere.isEmpty {
+                let elsewhere = OwnersElsewhere(places: answer.elsewhere)
+                if writes.contains(where: { elsewhere.place(of: $0) != nil }) { throw elsewhere }
+            }
+            if let peers, peers.number > 1 { transaction.peers = peers }
             let writer = PostgresWriter(
                 transaction,
                 known: .init(

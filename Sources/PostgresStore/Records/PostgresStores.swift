@@ -11,6 +11,8 @@
     /// the options say alone. To open another one, the least recently used store that is idle is closed.
     package final class PostgresStores: ServedStores {
         package let database: PostgresDatabase
+        /// The databases; the first one is `database`.
+        package let databases: PostgresShards
         private let options: StoreOptions
         private let scheduler: CommitScheduler?
         private let open = Mutex(OpenStores())
@@ -18,6 +20,8 @@
         private let opening = Mutex(())
         private let readers: BlockingExecutor
         private let cache: AssetCache
+        /// The greatest number of databases so far.
+        private let numberOfShards = Mutex(1)
         /// The environments whose assets this process has used.
         private let homesWithAssets = Mutex<Set<ContainerEnvironment>>([])
 
@@ -28,13 +32,16 @@
         ///   - options: how stores are opened, and what they report.
         ///   - cache: the files of assets on this machine.
         ///   - scheduler: runs commits in place of the stores' own threads.
+        ///   - shards: all databases of the cluster; `nil` opens the others as `database` was opened.
         package init(
             _ database: PostgresDatabase,
             _ options: StoreOptions,
             cache: AssetCache,
-            scheduler: CommitScheduler? = nil
+            scheduler: CommitScheduler? = nil,
+            shards: PostgresShards? = nil
         ) {
             self.database = database
+            self.databases = shards ?? PostgresShards(control: database)
             self.cache = cache
             self.options = options
             self.scheduler = scheduler
@@ -44,11 +51,10 @@
         package var executor: (any TaskExecutor)? { readers }
 
         package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
-            try postgresStore(of: home)
+            try openedStore(of: home).store
         }
 
-        /// Returns the store as its concrete type.
-        package func postgresStore(of home: ContainerEnvironment) throws(RelayError) -> PostgresStore {
+        private func openedStore(of home: ContainerEnvironment) throws(RelayError) -> OpenedStore {
             if let store = open.withLock({ $0.use(home) }) { return store }
             return try opening.withLock { _ throws(RelayError) in
                 // Another thread may have opened it meanwhile.
@@ -61,18 +67,38 @@
             }
         }
 
-        private func makeStore(of home: ContainerEnvironment) throws(RelayError) -> PostgresStore {
-            let events = options.events
+        private func makeStore(of home: ContainerEnvironment) throws(RelayError) -> OpenedStore {
             do throws(PostgresError) {
-                return try PostgresStore(
-                    home,
-                    in: database,
-                    draw: options.draw,
-                    tuning: options.tuning,
-                    onCommit: { events.committed(home, $0) },
-                    onCommitTime: events.commitTook,
-                    onDamage: { [place = "\(database.pool.address)"] in events.foundDamage(home, place, []) },
-                    scheduler: scheduler
+                let count = try databases.refresh().count
+                guard count > 1 else {
+                    let events = options.events
+                    return OpenedStore(
+                        one: try PostgresStore(
+                            home,
+                            in: database,
+                            draw: options.draw,
+                            tuning: options.tuning,
+                            onCommit: { events.committed(home, $0) },
+                            onCommitTime: events.commitTook,
+                            onDamage: { [place = "\(database.pool.address)"] in events.foundDamage(home, place, []) },
+                            scheduler: scheduler
+                        )
+                    )
+                }
+                // Reads of shards that stand still keep some threads busy.
+                let known = numberOfShards.withLock { known in
+                    defer { known = max(known, count) }
+                    return known
+                }
+                if count > known { readers.addThreads((count - known) * database.pool.limits.reading) }
+                let events = options.events
+                return OpenedStore(
+                    many: try databases.store(
+                        of: home,
+                        options,
+                        onCommit: { events.committed(home, $0) },
+                        scheduler: scheduler
+                    )
                 )
             } catch {
                 throw error.relayError
@@ -110,7 +136,9 @@
             _ body: (any StoreSurvey) throws(RelayError) -> Result
         ) throws(RelayError) -> Result? {
             guard isThere(home) else { return nil }
-            return try postgresStore(of: home).survey(body)
+            let opened = try openedStore(of: home)
+            if let store = opened.many { return try store.survey(body) }
+            return try opened.one?.survey(body)
         }
 
         // MARK: Upkeep
@@ -122,7 +150,7 @@
             var failure: RelayError?
             for home in homesWithAssets.withLock({ $0.union(open.withLock { $0.homes }) }) {
                 do throws(RelayError) {
-                    removed += try postgresAssets(of: home).removeUnused(before: limit)
+                    removed += try removeUnused(of: home, before: limit)
                 } catch {
                     // A failure in one store does not affect the others.
                     failure = failure ?? error
@@ -136,13 +164,42 @@
             of home: ContainerEnvironment,
             before limit: Timestamp
         ) async throws(RelayError) -> Int {
-            try postgresAssets(of: home).removeUnused(before: limit)
+            try removeUnused(of: home, before: limit)
+        }
+
+        private func removeUnused(of home: ContainerEnvironment, before limit: Timestamp) throws(RelayError) -> Int {
+            // A shard that cannot be reached may use any of them.
+            let others: [PostgresShards.Shard]
+            do throws(PostgresError) { others = try databases.refresh().filter { $0.number != 1 } } catch {
+                throw error.relayError
+            }
+            return try postgresAssets(of: home).removeUnused(before: limit) { hashes throws(PostgresError) in
+                var used: Set<[UInt8]> = []
+                for shard in others {
+                    let rows = try databases.use(shard) { () throws(PostgresError) in
+                        try shard.database.pool.use(.brief) { connection throws(PostgresError) in
+                            try connection.query(
+                                """
+                                SELECT DISTINCT u.hash FROM home h JOIN zone z ON z.home = h.id
+                                JOIN asset_use u ON u.zone = z.id
+                                WHERE h.container = $1 AND h.environment = $2 AND u.hash = ANY($3)
+                                """,
+                                .text(home.container.name),
+                                .text(home.environment.rawValue),
+                                .blobs(hashes)
+                            )
+                        }
+                    }
+                    used.formUnion(rows.map { $0.bytes(0) })
+                }
+                return used
+            }
         }
 
         package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
             var forgotten = 0
             var failure: RelayError?
-            for store in open.withLock({ $0.stores }) {
+            for store in open.withLock({ $0.stores }).flatMap(\.reachable) {
                 do throws(RelayError) {
                     forgotten += try await store.forgetTombstones(before: limit)
                 } catch {
@@ -155,6 +212,11 @@
         }
 
         package var waitingWrites: Int { open.withLock { $0.stores }.reduce(0) { $0 + $1.waitingWrites } }
+
+        package var shards: [ShardState] {
+            let all = databases.all
+            return all.count > 1 ? all.map { databases.state(of: $0) } : []
+        }
 
         package var counts: (open: Int, closed: Int) { open.withLock { ($0.stores.count, $0.closedCount) } }
 
@@ -198,30 +260,61 @@
         package func close(patience: Duration) {
             let stores = opening.withLock { _ in open.withLock { $0.end() } }
             for store in stores { store.close() }
+            databases.close()
+        }
+    }
+
+    /// The store of one container: in one database, or in several.
+    ///
+    /// Has the only reference to it, apart from those of the requests that use it.
+    private struct OpenedStore {
+        var one: PostgresStore?
+        var many: ShardedStore?
+
+        var store: any Store {
+            get throws(RelayError) {
+                if let store: any Store = many ?? one { return store }
+                throw .notCarriedOut
+            }
+        }
+
+        var isReplaced: Bool { many?.isReplaced ?? one?.isReplaced ?? true }
+        var waitingWrites: Int { many?.waitingWrites ?? one?.waitingWrites ?? 0 }
+        /// The stores of all databases that can be reached.
+        var reachable: [PostgresStore] { many?.reachableStores() ?? one.map { [$0] } ?? [] }
+
+        func close() {
+            many?.close()
+            one?.close()
+        }
+
+        mutating func isUnused() -> Bool {
+            if many != nil { return isKnownUniquelyReferenced(&many) }
+            return one == nil || isKnownUniquelyReferenced(&one)
         }
     }
 
     /// The open stores, in the order of their last use.
     private struct OpenStores: ~Copyable {
         private struct Entry {
-            var store: PostgresStore?
+            var store: OpenedStore?
             var lastUse: Int
         }
 
         private var entries: [ContainerEnvironment: Entry] = [:]
         /// The stores that a command uses; `nil` once the store is closed.
-        private var held: [ContainerEnvironment: PostgresStore?] = [:]
+        private var held: [ContainerEnvironment: OpenedStore?] = [:]
         private var uses = 0
         /// How many stores have been closed to make room.
         private(set) var closedCount = 0
 
-        var stores: [PostgresStore] { entries.values.compactMap(\.store) }
+        var stores: [OpenedStore] { entries.values.compactMap(\.store) }
 
         var homes: [ContainerEnvironment] { Array(entries.keys) }
 
         func isOpen(_ home: ContainerEnvironment) -> Bool { entries[home] != nil }
 
-        mutating func use(_ home: ContainerEnvironment) -> PostgresStore? {
+        mutating func use(_ home: ContainerEnvironment) -> OpenedStore? {
             guard let store = entries[home]?.store else { return nil }
             guard !store.isReplaced else {
                 entries[home] = nil
@@ -232,18 +325,18 @@
             return store
         }
 
-        mutating func opened(_ store: PostgresStore, of home: ContainerEnvironment) {
+        mutating func opened(_ store: OpenedStore, of home: ContainerEnvironment) {
             uses += 1
             entries[home] = Entry(store: store, lastUse: uses)
         }
 
         /// Takes out the store that has not been used for longest, among those to which nothing else has a reference.
-        mutating func takeIdle(ifMoreThan count: Int) -> PostgresStore? {
+        mutating func takeIdle(ifMoreThan count: Int) -> OpenedStore? {
             guard entries.count > count else { return nil }
             for home in entries.keys.sorted(by: { (entries[$0]?.lastUse ?? 0) < (entries[$1]?.lastUse ?? 0) }) {
                 guard var store = entries[home]?.store else { continue }
                 entries[home]?.store = nil
-                if isKnownUniquelyReferenced(&store) {
+                if store.isUnused() {
                     entries[home] = nil
                     closedCount += 1
                     return store
@@ -264,9 +357,9 @@
         }
 
         /// Takes out a held store that no request uses any more.
-        mutating func takeHeldIfIdle(_ home: ContainerEnvironment) -> (store: PostgresStore?, isInUse: Bool) {
+        mutating func takeHeldIfIdle(_ home: ContainerEnvironment) -> (store: OpenedStore?, isInUse: Bool) {
             var store = held.updateValue(nil, forKey: home) ?? nil
-            guard store == nil || isKnownUniquelyReferenced(&store) else {
+            guard store?.isUnused() != false else {
                 held[home] = .some(store)
                 return (nil, true)
             }
@@ -279,7 +372,7 @@
             opened(store, of: home)
         }
 
-        mutating func end() -> [PostgresStore] {
+        mutating func end() -> [OpenedStore] {
             defer { entries = [:] }
             let held = held.compactMap { $0.value }
             for home in self.held.keys { self.held[home] = .some(nil) }

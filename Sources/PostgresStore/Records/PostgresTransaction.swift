@@ -28,7 +28,11 @@
         /// The number of statements that open the transaction, and their rows once they have run.
         private let openingCount: Int
         private(set) var openingRows: [PostgresRows] = []
+        /// Throws if what the opening statements returned forbids the transaction.
+        var checkOpening: ([PostgresRows]) throws(PostgresError) -> Void = { _ throws(PostgresError) in }
         private let insertNames: NameInsertion
+        /// The other databases of the container, if there are any.
+        var peers: ShardPeers?
 
         /// Inserts rows of users and record types that are missing, in a transaction of its own, and returns the numbers
         /// of all.
@@ -118,7 +122,10 @@
             let count = whole.count
             whole.append(pipeline)
             let rows = try connection.run(whole)
-            if openingRows.count < openingCount { openingRows = Array(rows.prefix(openingCount)) }
+            if openingRows.count < openingCount {
+                openingRows = Array(rows.prefix(openingCount))
+                try checkOpening(openingRows)
+            }
             return Array(rows[count...])
         }
 

@@ -94,6 +94,7 @@
             in scope: DatabaseScope
         ) throws(RelayError) {
             try requireOwner(user)
+            try requireControl()
             try attempt {
                 let number = try transaction.ensureNumber(of: user)
                 for subscription in subscriptions {
@@ -133,6 +134,7 @@
             in scope: DatabaseScope
         ) throws(RelayError) {
             try requireOwner(user)
+            try requireControl()
             try attempt {
                 guard let number = try transaction.number(of: user) else { return }
                 transaction.later(

@@ -56,8 +56,17 @@
         var changedSubscriptionsVersion: UInt64 = 0
         /// Set when a statement fails: nothing of this transaction may be committed then.
         private(set) var failure: (any Error)?
-        /// Set when a write needs the lock of the schema exclusively.
-        private(set) var needsExclusion = false
+        /// What a write needs that this transaction has not; the write runs again with it.
+        enum Need {
+            /// The lock of the schema exclusively.
+            case exclusion
+            /// The schema that shard 1 has.
+            case newerSchema
+            /// To run on shard 1.
+            case control
+        }
+
+        private(set) var need: Need?
         /// Whom to notify besides the owners of the zones.
         var audience = CommitAudience()
         /// The shares that cover records of a zone, as far as the write that runs has read them; `nil` after each write.
@@ -124,8 +133,15 @@
         /// A shared lock cannot become an exclusive one: two transactions that tried would wait for each other.
         func requireExclusion() throws(RelayError) {
             guard !isExclusive, try !upgradesLock() else { return }
-            needsExclusion = true
+            need = need ?? .exclusion
             throw report(PostgresError(.conflict, "The write needs the schema's lock."))
+        }
+
+        /// Ends this run if the database is not that of shard 1, which has the subscriptions of all users.
+        func requireControl() throws(RelayError) {
+            guard transaction.peers != nil else { return }
+            need = .control
+            throw report(PostgresError(.conflict, "The write belongs to shard 1."))
         }
 
         // MARK: Numbers
@@ -441,6 +457,15 @@
             try attempt {
                 let rows = PostgresSchemaRows(transaction)
                 let old = known.state.schema
+                if let peers = transaction.peers {
+                    guard let new = try peers.define(types, over: old.version) else {
+                        need = .newerSchema
+                        throw PostgresError(.conflict, "Shard 1 has a newer schema.")
+                    }
+                    known.state.schema = new
+                    if try rows.dropIndexes(from: old, to: new) { leavesIdleWork = true }
+                    return rows.write(version: new.version)
+                }
                 for (name, type) in types {
                     rows.write(type, over: old.types[name], number: try transaction.ensureNumber(ofType: name))
                     known.state.schema.types[name] = type

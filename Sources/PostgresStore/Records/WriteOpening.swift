@@ -55,7 +55,10 @@
             let ids = owners.values.sorted()
             // In the order of the numbers, so that two transactions never wait for each other.
             let lock: (String, PostgresValue) = (
-                "SELECT id, epoch, last_change, done_writes FROM owner WHERE id = ANY($1) ORDER BY id FOR UPDATE",
+                """
+                SELECT id, epoch, last_change, done_writes, state, moved_to FROM owner WHERE id = ANY($1)
+                ORDER BY id FOR UPDATE
+                """,
                 .ints(ids)
             )
             let numbers: (String, PostgresValue) = (
@@ -110,6 +113,8 @@
         /// What the first round trip has returned.
         struct Answer {
             private(set) var owners: [UserID: PostgresWriter.LockedOwner] = [:]
+            /// The owners whose data must not be written here.
+            private(set) var elsewhere: [UserID: OwnerPlace] = [:]
             private var numbers: [UInt64]
             let versions: HomeVersions
             private let zones: PostgresRows
@@ -133,6 +138,8 @@
                         doneWrites: row.int(3),
                         use: StorageUse()
                     )
+                    let place = OwnerPlace(state: row.int(4), movedTo: row.optionalInt(5))
+                    if place != .here, !PostgresFault.oldMapServed.isPlanted { elsewhere[owner] = place }
                 }
                 numbers = taken.reversed().map { $0.unsigned(0) }
                 versions = try read(rows[3])

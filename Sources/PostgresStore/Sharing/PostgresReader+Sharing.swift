@@ -49,7 +49,8 @@
             query.add(
                 """
                 SELECT \(Self.zoneColumns), o.name, s.name FROM share s JOIN zone z ON z.id = s.zone
-                JOIN person o ON o.id = z.owner WHERE \(condition) AND NOT z.deleted ORDER BY s.id
+                JOIN person o ON o.id = z.owner JOIN owner w ON w.id = z.owner AND w.state < 2
+                WHERE \(condition) AND NOT z.deleted ORDER BY s.id
                 """,
                 values
             )
@@ -110,7 +111,8 @@
                 """
                 SELECT u.name, o.name, z.id, z.name, a.identity, a.change, a.ended, z.last_change, z.shared
                 FROM person u JOIN shared_zone a ON a.person = u.id JOIN zone z ON z.id = a.zone
-                JOIN person o ON o.id = z.owner WHERE u.home = $1 AND u.name = ANY($2) AND \(condition)
+                JOIN person o ON o.id = z.owner JOIN owner w ON w.id = z.owner AND w.state < 2
+                WHERE u.home = $1 AND u.name = ANY($2) AND \(condition)
                 """,
                 [.int(home.number), .texts(users.map(\.recordName))] + more
             )

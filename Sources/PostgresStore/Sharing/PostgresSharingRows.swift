@@ -350,6 +350,8 @@
         package func write(_ access: [ZoneAccess]) throws {
             let access = access.latest { [String($0.zone), $0.user.recordName] }
             guard !access.isEmpty else { return }
+            // First of all: the users' shared databases must look here once this is committed.
+            try transaction.peers?.admit(Set(access.map(\.user)))
             let numbers = try transaction.ensureNumbers(of: access.map(\.user))
             transaction.later(
                 """

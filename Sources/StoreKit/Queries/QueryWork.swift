@@ -18,7 +18,7 @@ package struct QueryWork: Sendable {
     /// Whether a query was stopped because it would take too long on its thread.
     private(set) var exceedsAllowance = false
     /// The missing indexes because of which a query failed.
-    private(set) var missing: Set<WantedIndex> = []
+    package private(set) var missing: Set<WantedIndex> = []
 
     package init(tuning: QueryTuning = QueryTuning()) { self.tuning = tuning }
 
@@ -27,6 +27,20 @@ package struct QueryWork: Sendable {
 
     /// Begins another attempt.
     mutating func begin() { (examined, exceedsAllowance, missing) = (0, false, []) }
+
+    /// Adds what queries of the same access have cost on another shard.
+    package mutating func add(_ other: QueryWork) {
+        examined += other.examined
+        exceedsAllowance = exceedsAllowance || other.exceedsAllowance
+        missing.formUnion(other.missing)
+    }
+
+    /// The same limits, and no cost yet.
+    package var fresh: QueryWork {
+        var work = self
+        work.begin()
+        return work
+    }
 
     /// Returns one page of a query over all `zones` together, as `StoreReader.page` does, and adds what it costs.
     ///

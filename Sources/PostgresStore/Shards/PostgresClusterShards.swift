@@ -1,0 +1,197 @@
+#if Postgres
+    import Foundation
+    package import Records
+    package import RelayCore
+    import StoreKit
+
+    extension PostgresShards {
+        /// How old a measurement may be before the next one.
+        static let measurementAge: Int64 = 60
+
+        /// Measures what the shards contain and how much they write, for the placement of owners.
+        ///
+        /// A shard that cannot be reached keeps what was measured last.
+        package func measure() throws(PostgresError) {
+            for shard in try refresh() {
+                let row = try? use(shard) { () throws(PostgresError) in
+                    try shard.database.pool.use(.brief) { connection throws(PostgresError) in
+                        try connection.query(
+                            """
+                            SELECT pg_database_size(current_database()),
+                            (SELECT count(*) FROM owner WHERE state < 2), (SELECT last_value FROM change)
+                            """
+                        ).first
+                    }
+                }
+                guard let row = row.flatMap(\.self) else { continue }
+                _ = try control.database.pool.use(.brief) { connection throws(PostgresError) in
+                    try connection.query(
+                        """
+                        UPDATE shard SET bytes = $2, owners = $3, changes = $4, measured = clock_timestamp(),
+                            change_rate = coalesce(greatest($4 - changes, 0)
+                                / greatest(extract(epoch FROM clock_timestamp() - measured)::double precision, 1), 0)
+                        WHERE number = $1
+                        """,
+                        .int(Int64(shard.number)),
+                        .int(row.int(0)),
+                        .int(row.int(1)),
+                        .int(row.int(2))
+                    )
+                }
+            }
+        }
+    }
+
+    /// The databases of a cluster, as commands see and change them.
+    package struct PostgresClusterShards: ClusterShards {
+        private let shards: PostgresShards
+
+        package init(_ shards: PostgresShards) { self.shards = shards }
+
+        // MARK: Shards
+
+        package func all() throws(DirectoryError) -> [ShardState] {
+            try PostgresAccounts.wrapping { () throws(PostgresError) in
+                try shards.measure()
+                try shards.readLoads()
+                let all = shards.all
+                return all.map { shards.state(of: $0) }
+            }
+        }
+
+        package func add(_ url: String, room: Int64?) throws(DirectoryError) -> ShardState {
+            try PostgresAccounts.wrapping { () throws(PostgresError) in
+                let database = shards.control.database
+                let address = try database.pool.address.ofShard(url)
+                let connection = try database.pool.take(.writing)
+                defer { database.pool.put(back: connection, .writing) }
+                var lock = PostgresPipeline()
+                // No container begins meanwhile: it would not know how many shards there are.
+                lock.add("SELECT pg_advisory_xact_lock($1)", .int(HomeRow.insertionLock))
+                _ = try connection.begin(lock)
+                let known = try connection.query("SELECT coalesce(max(number), 1) FROM shard").first?.int(0) ?? 1
+                let same = try connection.query("SELECT number FROM shard WHERE url = $1", .text(url)).first
+                let number = same?.int(0) ?? known + 1
+                let cluster = try PostgresLayout.cluster(of: connection)
+                // An empty database gets its tables; one that an interrupted command has prepared is accepted.
+                try PostgresLayout(cluster: cluster, shard: Int(number)).prepare(PostgresConnection(to: address))
+                var insertion = PostgresPipeline()
+                insertion.add("INSERT INTO shard (number) VALUES (1) ON CONFLICT DO NOTHING")
+                insertion.add(
+                    "INSERT INTO shard (number, url, room) VALUES ($1, $2, $3) ON CONFLICT (number) DO UPDATE SET room = $3",
+                    .int(number),
+                    .text(url),
+                    .int(room)
+                )
+                // Every read and write of every relay sees it, and looks for the new shard.
+                insertion.add("UPDATE home SET shards = $1", .int(max(known, number)))
+                try connection.commit(insertion)
+                try shards.refresh()
+                try shards.readLoads()
+                return shards.state(of: try shards.shard(Int(number)))
+            }
+        }
+
+        package func set(_ number: Int, takesOwners: Bool?, room: Int64?) throws(DirectoryError) {
+            let changed = try PostgresAccounts.wrapping { () throws(PostgresError) in
+                try shards.control.database.pool.use(.writing) { connection throws(PostgresError) in
+                    try connection.query(
+                        """
+                        UPDATE shard SET takes_owners = coalesce($2, takes_owners), room = coalesce($3, room)
+                        WHERE number = $1
+                        """,
+                        .int(Int64(number)),
+                        .bool(takesOwners),
+                        .int(room)
+                    ).changed
+                }
+            }
+            guard changed > 0 else { throw .missing("shard \(number)") }
+        }
+
+        // MARK: Moves
+
+        private static func home(_ container: String, _ environment: String) -> ContainerEnvironment? {
+            guard let container = ContainerID(container), let environment = Environment(rawValue: environment) else {
+                return nil
+            }
+            return ContainerEnvironment(container, environment)
+        }
+
+        package func unfinishedMoves() throws(DirectoryError) -> [OwnerMove] {
+            try PostgresAccounts.wrapping { () throws(PostgresError) in
+                try shards.control.database.pool.use(.reading) { connection throws(PostgresError) in
+                    let rows = try connection.query(
+                        """
+                        SELECT h.container, h.environment, m.name, m.source, m.target FROM owner_move m
+                        JOIN home h ON h.id = m.home ORDER BY m.began
+                        """
+                    )
+                    return rows.compactMap { row in
+                        Self.home(row.text(0), row.text(1)).map {
+                            OwnerMove(UserID(row.text(2)), in: $0, from: Int(row.int(3)), to: Int(row.int(4)))
+                        }
+                    }
+                }
+            }
+        }
+
+        /// How many owners of each shard a plan looks at: the largest ones.
+        private static let candidates: Int64 = 1_000
+
+        package func plan(atMost count: Int) throws(DirectoryError) -> [OwnerMove] {
+            try PostgresAccounts.wrapping { () throws(PostgresError) -> [OwnerMove] in
+                try shards.measure()
+                var homes: [ShardPlacement.Owner: ContainerEnvironment] = [:]
+                for shard in shards.all where shard.failure == nil { try readLargest(of: shard, into: &homes) }
+                let moves = ShardPlacement(try shards.readLoads()).moves(of: Array(homes.keys), atMost: count)
+                return moves.compactMap { move in
+                    homes[.init(move.user, on: move.from, bytes: move.bytes)].map {
+                        OwnerMove(move.user, in: $0, from: move.from, to: move.to, bytes: move.bytes)
+                    }
+                }
+            }
+        }
+
+        private func readLargest(
+            of shard: PostgresShards.Shard,
+            into homes: inout [ShardPlacement.Owner: ContainerEnvironment]
+        ) throws(PostgresError) {
+            let rows = try shard.database.pool.use(.reading) { connection throws(PostgresError) in
+                try connection.query(
+                    """
+                    SELECT h.container, h.environment, p.name, sum(z.record_bytes)::bigint
+                    FROM zone z JOIN owner o ON o.id = z.owner AND o.state = 0 JOIN person p ON p.id = o.id
+                    JOIN home h ON h.id = z.home WHERE NOT z.deleted AND p.name <> $1
+                    GROUP BY h.id, h.container, h.environment, p.name ORDER BY 4 DESC LIMIT $2
+                    """,
+                    .text(Zone.publicOwner.recordName),
+                    .int(Self.candidates)
+                )
+            }
+            for row in rows {
+                guard let home = Self.home(row.text(0), row.text(1)) else { continue }
+                homes[.init(UserID(row.text(2)), on: shard.number, bytes: row.int(3))] = home
+            }
+        }
+
+        package func move(
+            _ user: UserID,
+            in home: ContainerEnvironment,
+            to target: Int,
+            step: (OwnerMove.Progress) -> Void
+        ) throws(DirectoryError) -> OwnerMove.Summary {
+            do {
+                return try withoutActuallyEscaping(step) { step in
+                    try OwnerMover(user, in: home, to: target, of: shards, step: step).run()
+                }
+            } catch let error as PostgresError {
+                throw DirectoryError(error)
+            } catch let error as MoveFailure {
+                throw .invalid(error.description)
+            } catch {
+                throw .unavailable("\(error)")
+            }
+        }
+    }
+#endif

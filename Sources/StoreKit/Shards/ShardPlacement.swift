@@ -1,0 +1,126 @@
+package import Records
+
+/// What is known of a shard when owners are given a place.
+package struct ShardLoad: Hashable, Sendable {
+    package var number: Int
+    /// Whether new owners may come to it.
+    package var takesOwners: Bool
+    /// How many bytes its disk has for data; `nil` if nobody has said it.
+    package var room: Int64?
+    /// The bytes of its data.
+    package var bytes: Int64
+    package var owners: Int64
+    /// The changes per second of late.
+    package var changeRate: Double
+
+    package init(
+        number: Int,
+        takesOwners: Bool = true,
+        room: Int64? = nil,
+        bytes: Int64 = 0,
+        owners: Int64 = 0,
+        changeRate: Double = 0
+    ) {
+        self.number = number
+        self.takesOwners = takesOwners
+        self.room = room
+        self.bytes = bytes
+        self.owners = owners
+        self.changeRate = changeRate
+    }
+}
+
+/// Decides which shard a new owner gets, and which owners should move.
+package struct ShardPlacement: Sendable {
+    private let loads: [ShardLoad]
+    private let usualRoom: Int64
+    private let meanRate: Double
+
+    package init(_ loads: [ShardLoad]) {
+        self.loads = loads
+        // Shards whose room nobody has said are taken to be equal, and large enough.
+        usualRoom = max((loads.map(\.bytes).max() ?? 0) * 2, 1 << 40)
+        meanRate = loads.reduce(0) { $0 + $1.changeRate } / Double(max(loads.count, 1))
+    }
+
+    /// Part of a disk that stays free: a database needs room for its log and for upkeep.
+    private static let reserve = 0.1
+
+    private func free(_ load: ShardLoad) -> Double {
+        let room = Double(load.room ?? usualRoom)
+        return max(room * (1 - Self.reserve) - Double(load.bytes), 0)
+    }
+
+    /// The share of new owners that a shard gets: more free space, more owners; twice the mean load, half of them.
+    private func weight(_ load: ShardLoad) -> Double {
+        guard load.takesOwners else { return 0 }
+        return free(load) / (1 + load.changeRate / max(meanRate, 1))
+    }
+
+    /// Returns the shard of a new owner; `random` has 64 random bits.
+    ///
+    /// Chooses at random, in proportion to free space and load, since several relays choose without asking each other.
+    package func shardForNewOwner(random: UInt64) -> Int {
+        let weights = loads.map(weight)
+        let sum = weights.reduce(0, +)
+        guard sum > 0 else {
+            // All are full or closed: the one that has most room, or the first.
+            return loads.filter(\.takesOwners).max { free($0) < free($1) }?.number ?? 1
+        }
+        var rest = sum * Double(random >> 11) / Double(UInt64(1) << 53)
+        for (load, weight) in zip(loads, weights) where weight > 0 {
+            rest -= weight
+            if rest < 0 { return load.number }
+        }
+        return loads.last { $0.takesOwners }?.number ?? 1
+    }
+
+    /// An owner and what they use.
+    package struct Owner: Hashable, Sendable {
+        package var user: UserID
+        package var shard: Int
+        package var bytes: Int64
+
+        package init(_ user: UserID, on shard: Int, bytes: Int64) {
+            self.user = user
+            self.shard = shard
+            self.bytes = bytes
+        }
+    }
+
+    package struct Move: Hashable, Sendable {
+        package var user: UserID
+        package var from: Int
+        package var to: Int
+        package var bytes: Int64
+    }
+
+    /// How much fuller than the mean a shard may be.
+    private static let tolerance = 0.1
+
+    /// Returns moves after which all shards are about equally full, the largest owners first.
+    ///
+    /// `owners` are those that may move, as far as they are known.
+    package func moves(of owners: [Owner], atMost most: Int) -> [Move] {
+        var bytes = Dictionary(loads.map { ($0.number, Double($0.bytes)) }) { $1 }
+        let rooms = Dictionary(loads.map { ($0.number, Double($0.room ?? usualRoom)) }) { $1 }
+        let open = loads.filter(\.takesOwners).map(\.number)
+        func fullness(_ number: Int) -> Double { (bytes[number] ?? 0) / max(rooms[number] ?? 1, 1) }
+        let mean = bytes.values.reduce(0, +) / max(rooms.values.reduce(0, +), 1)
+        var moves: [Move] = []
+        for owner in owners.sorted(by: { ($0.bytes, $0.user.recordName) > ($1.bytes, $1.user.recordName) }) {
+            guard moves.count < most else { break }
+            let isClosed = !open.contains(owner.shard)
+            guard isClosed || fullness(owner.shard) > mean * (1 + Self.tolerance),
+                let target = open.filter({ $0 != owner.shard }).min(by: { fullness($0) < fullness($1) })
+            else { continue }
+            let after = ((bytes[target] ?? 0) + Double(owner.bytes)) / max(rooms[target] ?? 1, 1)
+            // A move that only exchanges the full shard for another one helps nobody.
+            guard isClosed || after < fullness(owner.shard) else { continue }
+            bytes[owner.shard, default: 0] -= Double(owner.bytes)
+            bytes[target, default: 0] += Double(owner.bytes)
+            moves.append(Move(user: owner.user, from: owner.shard, to: target, bytes: owner.bytes))
+        }
+        return moves
+    }
+}
