@@ -14,6 +14,10 @@ package actor LocalCluster {
         package var folder: String
         package var nodes = 3
         package var hasStandby = false
+        /// The number of databases over which the users are spread; each has a server of its own, the first one the standby.
+        package var shards = 1
+        /// Makes the program that adds a database to the cluster, and ends.
+        package var shardProgram: (@Sendable (_ url: String, _ store: Store) -> ClusterProgram)?
         /// The address for clients.
         package var host = "127.0.0.1"
         package var port = 0
@@ -56,6 +60,8 @@ package actor LocalCluster {
     private let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
     private let balancer: TCPBalancer
     private var members: [Member] = []
+    /// Those of the databases after the first.
+    private var shards: [(place: PostgresServer.Place, server: PostgresServer)] = []
     /// The place of the primary in `members`.
     private var primary = 0
     private var confirmingStandby: String?
@@ -89,6 +95,7 @@ package actor LocalCluster {
             address = "http://\(settings.host):\(port)"
             for number in 1...settings.nodes { try await startNode("node\(number)") }
             try await waitForNodes()
+            for shard in shards { try await add(shard.place) }
         } catch {
             await stop()
             throw error
@@ -120,6 +127,7 @@ package actor LocalCluster {
         for server in order.compactMap({ members.indices.contains($0) ? members[$0].server : nil }) {
             await Self.blocking { server.stop() }
         }
+        for shard in shards { await Self.blocking { shard.server.stop() } }
         folder.removeStatus()
         try? await group.shutdownGracefully()
     }
@@ -172,6 +180,64 @@ package actor LocalCluster {
             if known == "0" { try server.execute("CREATE DATABASE \(Self.database)") }
         }
         if settings.hasStandby { try await startStandby() }
+        for number in 1..<max(settings.shards, 1) { try await startShard(number + 1, password) }
+    }
+
+    // MARK: Shards
+
+    private func startShard(_ number: Int, _ password: String) async throws {
+        let path = settings.folder + "/server-shard\(number)"
+        let place = PostgresServer.Place(
+            folder: path,
+            port: try Self.port(keptIn: path),
+            password: password,
+            name: "server_shard\(number)"
+        )
+        log("PostgreSQL starts in \(path).")
+        shards.append((place, try await startShard(place)))
+    }
+
+    private func startShard(_ place: PostgresServer.Place) async throws -> PostgresServer {
+        let settings = settings.serverSettings
+        return try await Self.blocking {
+            let server = try PostgresServer(place, following: nil, through: nil, settings: settings)
+            let known = try server.execute("SELECT count(*) FROM pg_database WHERE datname = '\(Self.database)'")
+            if known == "0" { try server.execute("CREATE DATABASE \(Self.database)") }
+            return server
+        }
+    }
+
+    /// Adds a server's database to the cluster; one that was added before stays.
+    private func add(_ place: PostgresServer.Place) async throws {
+        guard let program = settings.shardProgram, let store = stores.values.first else { return }
+        let url = "postgres://postgres@127.0.0.1:\(place.port)/\(Self.database)"
+        let run = program(url, store)
+        let path = settings.folder + "/\(place.name).log"
+        let status = try await Self.blocking {
+            _ = FileManager.default.createFile(atPath: path, contents: nil)
+            let process = ChildProcess()
+            process.executableURL = run.executable
+            process.arguments = run.arguments
+            process.environment = run.environment
+            let output = FileHandle(forWritingAtPath: path) ?? FileHandle.nullDevice
+            process.standardOutput = output
+            process.standardError = output
+            try process.run()
+            process.waitUntilExit()
+            return process.terminationStatus
+        }
+        guard status == 0 else {
+            throw StartError(description: "The database \(url) was not added. The reason is in \(path).")
+        }
+    }
+
+    private func restartShards() async {
+        for (place, shard) in shards.enumerated() where !shard.server.isRunning {
+            log("\(shard.place.name) ended and starts again.")
+            do { shards[place].server = try await startShard(shard.place) } catch {
+                log("\(shard.place.name) did not start: \(error)")
+            }
+        }
     }
 
     private static func isStandby(_ place: PostgresServer.Place) -> Bool {
@@ -246,6 +312,7 @@ package actor LocalCluster {
         while !isStopping {
             writeStatus()
             try? await Task.sleep(for: .milliseconds(250))
+            if !isStopping, isWatchingServers { await restartShards() }
             guard !isStopping, isWatchingServers, let server = members[primary].server else { continue }
             let isRunning = server.isRunning
             let answers = isRunning ? (try? await Self.blocking { server.answers() }) ?? false : false
@@ -389,6 +456,14 @@ package actor LocalCluster {
                 confirmingStandby: number == primary ? confirmingStandby : nil
             )
         }
+        status.servers += shards.map { shard in
+            ClusterStatus.Server(
+                name: shard.place.name,
+                port: shard.place.port,
+                role: shard.server.isRunning ? .primary : .down,
+                confirmingStandby: nil
+            )
+        }
         return status
     }
 
@@ -408,6 +483,8 @@ package actor LocalCluster {
         case standbyCut(Bool)
         /// The server ends the connections on which nodes listen.
         case listenersEnded
+        /// The server of a database after the first; it starts again.
+        case shardKilled(Int)
     }
 
     package func cause(_ fault: Fault) async throws {
@@ -421,6 +498,10 @@ package actor LocalCluster {
         case .primarySuspended:
             guard let server = members[primary].server else { return }
             await Self.blocking { server.signal(SIGSTOP) }
+        case .shardKilled(let number):
+            guard number > 1, number - 2 < shards.count else { return }
+            let server = shards[number - 2].server
+            await Self.blocking { server.kill() }
         case .nodeCut(let name, let isCut): nodeProxies[name]?.forEach { $0.isCut = isCut }
         case .standbyCut(let isCut): members[primary].proxy?.isCut = isCut
         case .listenersEnded:

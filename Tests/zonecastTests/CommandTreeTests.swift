@@ -8,10 +8,11 @@ import Testing
 
 /// Every promised command exists, prints its usage, and reports wrong usage by its exit code.
 ///
-/// See CONTRIBUTING.md, "Commands and error texts". Commands for shards are for later versions.
+/// See CONTRIBUTING.md, "Commands and error texts".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
-        "serve", "demo", "cluster start", "cluster status", "cluster stop", "status", "doctor", "bench", "init",
+        "serve", "demo", "cluster start", "cluster status", "cluster stop", "cluster shard list", "cluster shard add",
+        "cluster shard edit", "cluster move", "cluster balance", "status", "doctor", "bench", "init",
         "config show", "config check", "config set",
         "config reference",
         "login",

@@ -186,13 +186,30 @@ extension RunningRelay {
         ) {
             Double(damage.count)
         }
+        let stores = stores(hub, metrics, damage, tracing?.tracer)
+        if node != nil {
+            metrics.show(
+                "zonecast_shards",
+                "Databases over which the owners are spread; 0 for one.",
+                count: {
+                    stores.shards.count
+                }
+            )
+            metrics.show(
+                "zonecast_shards_down",
+                "Databases that cannot be reached; see zonecast doctor.",
+                count: {
+                    stores.shards.count { $0.failure != nil }
+                }
+            )
+        }
         return CoreServices(
             accounts: accounts,
             metrics: metrics,
             tracing: tracing,
             hub: hub,
             damage: damage,
-            stores: stores(hub, metrics, damage, tracing?.tracer)
+            stores: stores
         )
     }
 
@@ -226,6 +243,9 @@ extension RunningRelay {
         options.events.lostWrite = { [failedCommit] in failedCommit.endProcess() }
         options.events.foundDamage = { damage.occurred($0, $1, $2) }
         options.events.lacksDescriptors = { shortage.occurred() }
+        options.events.returned = { home, users in
+            for user in users { hub.remind(NoticeAddress(store: home, user: user)) }
+        }
         return home.stores(options)
     }
 
@@ -405,7 +425,7 @@ extension RunningRelay {
                 relay: relay,
                 logger: logger
             ),
-        ]
+        ] + (home.shards.map { [MoveHousekeeping(shards: $0, duty: duty, logger: logger)] } ?? [])
     }
 
     /// Returns the services that collect metrics for the console and for alerts; none if neither is used.

@@ -12,7 +12,7 @@ struct ClusterCommand: AsyncParsableCommand {
             with one address in front of them. What ends is started again, and the standby takes over if the first server fails. \
             This shows how a cluster behaves; a real one needs several machines: see the guide "Growing beyond one machine".
             """,
-        subcommands: [Start.self, Status.self, Stop.self]
+        subcommands: [Start.self, Status.self, Stop.self, ShardCommand.self, Move.self, Balance.self]
     )
 }
 
@@ -55,6 +55,9 @@ extension ClusterCommand {
         @Option(help: ArgumentHelp("The number of relays, 1 to 16.", valueName: "n"))
         var nodes = 3
 
+        @Option(help: ArgumentHelp("The number of databases over which the users are spread, 1 to 8.", valueName: "n"))
+        var shards = 1
+
         @Flag(help: "Also run a standby, which has every confirmed write and takes over if the first server fails.")
         var standby = false
 
@@ -71,6 +74,7 @@ extension ClusterCommand {
 
         func validate() throws {
             guard (1...16).contains(nodes) else { throw ValidationError("--nodes takes 1 to 16.") }
+            guard (1...8).contains(shards) else { throw ValidationError("--shards takes 1 to 8.") }
             _ = try place()
         }
 
@@ -85,7 +89,7 @@ extension ClusterCommand {
         func run() async throws {
             var settings = LocalCluster.Settings.ofThisProgram(folder: options.folder.path, isDev: dev)
             (settings.host, settings.port) = try place()
-            (settings.nodes, settings.hasStandby) = (nodes, standby)
+            (settings.nodes, settings.hasStandby, settings.shards) = (nodes, standby, shards)
             if dev, settings.host != "127.0.0.1" {
                 throw CommandFailure(.usage, "--dev is allowed on 127.0.0.1 only. Remove it or --listen.")
             }
@@ -166,19 +170,30 @@ extension ClusterCommand {
 extension LocalCluster.Settings {
     /// A cluster whose nodes are relays of this program.
     static func ofThisProgram(folder: String, isDev: Bool) -> Self {
-        LocalCluster.Settings(folder: folder) { node, store in
+        let environment = { @Sendable (store: LocalCluster.Store) -> [String: String] in
             var environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }
             environment["ZONECAST_STORE_PASSWORD"] = store.password
             // All clients come through the balancer, from one address.
             environment["ZONECAST_LIMITS_CONNECTIONS_PER_ADDRESS"] = "100000"
-            return ClusterProgram(
+            return environment
+        }
+        var settings = LocalCluster.Settings(folder: folder) { node, store in
+            ClusterProgram(
                 executable: DemoRelay.program,
                 arguments: [
                     "serve", "--store", store.url, "--node", node, "--data", "\(folder)/\(node)", "--listen",
                     "127.0.0.1:0", "--stop-with-input",
                 ] + (isDev ? ["--dev"] : []),
-                environment: environment
+                environment: environment(store)
             )
         }
+        settings.shardProgram = { url, store in
+            ClusterProgram(
+                executable: DemoRelay.program,
+                arguments: ["cluster", "shard", "add", url, "--store", store.url, "--data", "\(folder)/node1"],
+                environment: environment(store)
+            )
+        }
+        return settings
     }
 }
