@@ -14,6 +14,8 @@ package struct FetchRound: Sendable {
         /// With a `failure`, the relay could not return every record of the page.
         case zonePage(ZoneID, token: SyncToken, moreComing: Bool, failure: SyncFailure? = nil)
         case zoneFailed(ZoneID, SyncFailure)
+        /// The token belongs to an earlier zone of this name.
+        case zoneReplaced(ZoneID)
         /// A notice arrived during the round: fetch that zone (again).
         case noticed(ZoneID)
     }
@@ -84,6 +86,8 @@ package struct FetchRound: Sendable {
     private var isAskingDatabase = false
     private var database = Progress()
     private var inFlight: [ZoneID: Progress] = [:]
+    /// Zones in flight that are listed from their beginning once the database's feed was read.
+    private var replaced: Set<ZoneID> = []
     private var outcome = Outcome()
     /// Zones that were missing when they were fetched and then reported as changed: created again in between.
     private var recreated: Set<ZoneID> = []
@@ -114,6 +118,7 @@ package struct FetchRound: Sendable {
         case .zonePage(let zone, let token, let moreComing, let failure):
             effects += zonePage(zone, token, moreComing, failure, &state)
         case .zoneFailed(let zone, let syncFailure): effects += zoneFailed(zone, syncFailure, &state)
+        case .zoneReplaced(let zone): effects += zoneReplaced(zone, &state)
         case .noticed(let zone):
             // A zone being fetched requests another page; any other zone is started when the next response arrives.
             inFlight[zone]?.isStale = true
@@ -222,6 +227,21 @@ package struct FetchRound: Sendable {
         return end(zone, syncFailure)
     }
 
+    /// Waits for the database's feed before the new zone is listed.
+    ///
+    /// Other zones may have ended together with the former one, as when a user's data are erased. If the client still
+    /// had their records, it would take new ones of the same names for others than these.
+    private mutating func zoneReplaced(_ zone: ZoneID, _ state: inout FeedState) -> [Effect] {
+        guard inFlight[zone]?.expiredOnce == false else {
+            return zoneFailed(zone, SyncFailure(.tokenExpired), &state)
+        }
+        state.zoneTokens[zone] = nil
+        inFlight[zone]?.startOver()
+        replaced.insert(zone)
+        needsDatabase = true
+        return []
+    }
+
     private mutating func end(_ zone: ZoneID, _ syncFailure: SyncFailure?) -> [Effect] {
         inFlight[zone] = nil
         if let syncFailure { outcome.zoneFailures[zone] = syncFailure }
@@ -232,21 +252,28 @@ package struct FetchRound: Sendable {
 
     private mutating func next(_ state: inout FeedState) -> [Effect] {
         guard !isFinished, !isAskingDatabase else { return [] }
-        var effects: [Effect] = []
-        if outcome.syncFailure == nil {
-            if needsDatabase, inFlight.isEmpty {
-                isAskingDatabase = true
-                if state.databaseToken == nil { state.listingBegan() }
-                return [.askDatabase(since: state.databaseToken)]
-            } else if !needsDatabase {
-                effects = beginZones(state)
-            }
+        if let failure = outcome.syncFailure {
+            let ended = takeReplaced().flatMap { end($0, failure) }
+            return ended + (inFlight.isEmpty ? finish() : [])
         }
-        if inFlight.isEmpty, effects.isEmpty, outcome.syncFailure != nil || !needsDatabase {
-            isFinished = true
-            effects.append(.finished(outcome))
+        if needsDatabase {
+            guard inFlight.keys.allSatisfy(replaced.contains) else { return [] }
+            isAskingDatabase = true
+            if state.databaseToken == nil { state.listingBegan() }
+            return [.askDatabase(since: state.databaseToken)]
         }
-        return effects
+        let effects = takeReplaced().map { Effect.askZone($0, since: nil) } + beginZones(state)
+        return inFlight.isEmpty ? finish() : effects
+    }
+
+    private mutating func takeReplaced() -> [ZoneID] {
+        defer { replaced = [] }
+        return replaced.sorted { ($0.owner.recordName, $0.zoneName) < ($1.owner.recordName, $1.zoneName) }
+    }
+
+    private mutating func finish() -> [Effect] {
+        isFinished = true
+        return [.finished(outcome)]
     }
 
     private mutating func beginZones(_ state: FeedState) -> [Effect] {

@@ -155,6 +155,47 @@ import Testing
         #expect(state == FeedState(databaseToken: t2))
     }
 
+    /// Zones that ended together with the former zone are gone before the new zone is listed.
+    @Test func aReplacedZoneIsListedAfterTheDatabasesFeed() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1, work: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        #expect(round.handle(.zoneReplaced(notes), state: &state) == [.askDatabase(since: t1)])
+        let page = FetchRound.Event.databasePage(changed: [notes], deleted: [work], token: t2, moreComing: false)
+        #expect(round.handle(page, state: &state) == [.askZone(notes, since: nil)])
+        #expect(state.zoneTokens == [:])
+        let end = round.handle(.zonePage(notes, token: t3, moreComing: false), state: &state)
+        #expect(end.first == .zoneEnded(notes, nil) && end.count == 2)
+        #expect(state == FeedState(databaseToken: t2, zoneTokens: [notes: t3]))
+    }
+
+    @Test func aReplacedZoneWaitsForTheOtherZonesInProgress() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1, work: t1], unfetched: [notes, work])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        #expect(round.handle(.zoneReplaced(notes), state: &state).isEmpty)
+        #expect(
+            round.handle(.zonePage(work, token: t2, moreComing: false), state: &state)
+                == [.zoneEnded(work, nil), .askDatabase(since: t1)]
+        )
+        // Without the feed, nothing is listed in this round.
+        let failure = SyncFailure(.network)
+        let end = round.handle(.databaseFailed(failure), state: &state)
+        #expect(end.first == .zoneEnded(notes, failure) && end.count == 2)
+        #expect(state.zoneTokens[notes] == nil && state.unfetched == [notes], "a later round tries again")
+    }
+
+    /// A relay that keeps replacing the zone cannot keep the round going.
+    @Test func aZoneReplacedTwiceFailsInThatRound() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        _ = round.handle(.zoneReplaced(notes), state: &state)
+        _ = round.handle(.databasePage(changed: [notes], deleted: [], token: t2, moreComing: false), state: &state)
+        let end = round.handle(.zoneReplaced(notes), state: &state)
+        #expect(end.first == .zoneEnded(notes, SyncFailure(.tokenExpired)) && end.count == 2)
+    }
+
     /// The notices of the new zone came while it was missing, and no other follows.
     @Test func aZoneRecreatedMeanwhileIsFetchedInTheSameRound() {
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Records
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -170,6 +171,40 @@ import ZoneTesting
         for mirror in [phone, laptop] {
             #expect(try mirror.titles == ["new": "written since", "never sent": "mine"])
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+
+    /// An erasure deletes the zones of all shares too.
+    ///
+    /// A device that finds the home zone replaced, and has not seen yet that a share has ended, gives a new object the
+    /// same id as the other devices, although an object of the share had that id.
+    @Test func anObjectCreatedAfterAnErasureHasTheSameIDOnAllDevices() async throws {
+        let (phone, laptop) = try await devices()
+        _ = try await phone.container.share([ObjectID(store: phone.store, entity: "Note", name: "b")])
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        try edit(phone, "a") { $0.stars = 1 }
+        try await phone.sync()
+        // A record that was created at another time is not the one that was in the share.
+        relay.clock.advance(by: .seconds(60))
+        let erased = Gate()
+        laptop.device.network.fail(
+            request: 1,
+            of: "changes/zone",
+            by: .meanwhile {
+                do {
+                    try await phone.container.eraseAllData(in: phone.store)
+                    try phone.save(Note(id: "b", title: "written since"))
+                    try await phone.sync()
+                    erased.open()
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        )
+        try await laptop.container.fetchChanges()
+        await erased.wait()
+        for mirror in [laptop, phone] {
+            #expect(try mirror.titles == ["b": "written since"], "\(mirror.device.name)")
         }
     }
 

@@ -157,7 +157,7 @@ extension SyncTarget {
                 } catch {
                     return advance(.zoneFailed(zone, CKError(from: error).ofImport(.zoneBusy)))
                 }
-                guard isCurrent(progress) else { return [] }
+                return isCurrent(progress) ? advance(.zoneReplaced(zone)) : []
             }
             return advance(.zoneFailed(zone, syncFailure(of: error)))
         }
