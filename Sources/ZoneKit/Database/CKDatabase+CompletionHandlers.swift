@@ -7,7 +7,7 @@ import Foundation
 extension CKDatabase {
     func run<Value>(
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
-        _ body: @escaping @Sendable () async throws -> sending Value
+        _ body: @escaping @Sendable () async throws -> sending Value?
     ) {
         Task(executorPreference: BlockingThreads.executor) {
             do {

@@ -231,9 +231,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     }
 
     package override func perform() async {
-        var saved: [CKRecord] = []
-        var deleted: [CKRecord.ID] = []
-        var errors: [AnyHashable: any Error] = [:]
+        var tally = OperationTally<CKRecord, CKRecord.ID>()
         do {
             try requireNotCancelled()
             let database = resolvedDatabase
@@ -246,44 +244,31 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
             ) { event in
                 switch event {
                 case .progress(let record, let share): perRecordProgressBlock?(record, share)
-                case .saved(let record, let result): tell(record, result, &saved, &errors)
+                case .saved(let record, let result):
+                    tell(record, result)
+                    tally.saved(record.recordID, result)
                 case .deleted(let id, let result):
                     perRecordDeleteBlock?(id, result)
-                    switch result {
-                    case .success: deleted.append(id)
-                    case .failure(let error): errors[id] = error
-                    }
+                    tally.deleted(id, result)
                 }
             }
             // A cancellation that coincided with the end of a request still cancels the operation.
-            if !errors.isEmpty { try requireNotCancelled() }
+            if tally.failure != nil { try requireNotCancelled() }
         } catch {
+            let (saved, deleted) = (tally.saved, tally.deleted)
             modifyRecordsCompletionBlock?(saved.isEmpty ? nil : saved, deleted.isEmpty ? nil : deleted, error)
             modifyRecordsResultBlock?(.failure(error))
             return
         }
-        let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
-        modifyRecordsCompletionBlock?(saved, deleted, failure)
-        modifyRecordsResultBlock?(
-            CKError.operationResult(of: errors, anySucceeded: !saved.isEmpty || !deleted.isEmpty)
-        )
+        modifyRecordsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
+        modifyRecordsResultBlock?(tally.result)
     }
 
-    private func tell(
-        _ record: CKRecord,
-        _ result: Result<CKRecord, any Error>,
-        _ saved: inout [CKRecord],
-        _ errors: inout [AnyHashable: any Error]
-    ) {
-        let olderBlock = perRecordSaveBlock == nil ? perRecordCompletionBlock : nil
-        perRecordSaveBlock?(record.recordID, result)
+    private func tell(_ record: CKRecord, _ result: Result<CKRecord, any Error>) {
+        if let perRecordSaveBlock { return perRecordSaveBlock(record.recordID, result) }
         switch result {
-        case .success(let record):
-            olderBlock?(record, nil)
-            saved.append(record)
-        case .failure(let error):
-            olderBlock?(record, error)
-            errors[record.recordID] = error
+        case .success(let record): perRecordCompletionBlock?(record, nil)
+        case .failure(let error): perRecordCompletionBlock?(record, error)
         }
     }
 }

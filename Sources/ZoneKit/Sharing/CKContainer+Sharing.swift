@@ -471,7 +471,7 @@ extension CKContainer {
         withEmailAddress email: String,
         completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
     ) {
-        runOptional(completionHandler) { try await self.userIdentity(forEmailAddress: email) }
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentity(forEmailAddress: email) }
     }
 
     /// Finds a user; see `userIdentity(forPhoneNumber:)`.
@@ -480,7 +480,7 @@ extension CKContainer {
         withPhoneNumber phoneNumber: String,
         completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
     ) {
-        runOptional(completionHandler) { try await self.userIdentity(forPhoneNumber: phoneNumber) }
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentity(forPhoneNumber: phoneNumber) }
     }
 
     /// Finds a user; see `userIdentity(forUserRecordID:)`.
@@ -489,7 +489,7 @@ extension CKContainer {
         withUserRecordID userRecordID: CKRecord.ID,
         completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
     ) {
-        runOptional(completionHandler) { try await self.userIdentity(forUserRecordID: userRecordID) }
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentity(forUserRecordID: userRecordID) }
     }
 
     /// Finds users; see `userIdentities(forEmailAddresses:)`.
@@ -533,7 +533,9 @@ extension CKContainer {
         forApplicationPermission applicationPermission: ApplicationPermissions,
         completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void
     ) {
-        runPermission(completionHandler) { try await self.applicationPermissionStatus(for: applicationPermission) }
+        privateCloudDatabase.run({ completionHandler($0 ?? .couldNotComplete, $1) }) {
+            try await self.applicationPermissionStatus(for: applicationPermission)
+        }
     }
 
     /// Requests a permission; see `requestApplicationPermission(_:)`.
@@ -542,32 +544,8 @@ extension CKContainer {
         _ applicationPermission: ApplicationPermissions,
         completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void
     ) {
-        runPermission(completionHandler) { try await self.requestApplicationPermission(applicationPermission) }
-    }
-
-    private func runOptional<Value>(
-        _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
-        _ body: @escaping @Sendable () async throws -> sending Value?
-    ) {
-        Task(executorPreference: BlockingThreads.executor) {
-            do {
-                completionHandler(try await body(), nil)
-            } catch {
-                completionHandler(nil, error)
-            }
-        }
-    }
-
-    private func runPermission(
-        _ completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void,
-        _ body: @escaping @Sendable () async throws -> ApplicationPermissionStatus
-    ) {
-        Task(executorPreference: BlockingThreads.executor) {
-            do {
-                completionHandler(try await body(), nil)
-            } catch {
-                completionHandler(.couldNotComplete, error)
-            }
+        privateCloudDatabase.run({ completionHandler($0 ?? .couldNotComplete, $1) }) {
+            try await self.requestApplicationPermission(applicationPermission)
         }
     }
 }
