@@ -11,6 +11,8 @@
         static let mostSkew = Duration.seconds(5)
 
         let cluster: PostgresCluster
+        /// The database to check; `nil` for the first one.
+        var address: PostgresAddress?
         var time = TimeSource.system
 
         func all() -> [StoreFinding] {
@@ -43,10 +45,12 @@
             var findings: [StoreFinding] = []
             for shard in shards where shard.number != 1 {
                 let name = "shard \(shard.number)"
+                var checks = self
+                checks.address = shard.database.pool.address
                 let found: [StoreFinding]
                 do throws(PostgresError) {
                     found = try shard.database.pool.use(.reading) { connection throws(PostgresError) in
-                        run([server, standby, archiving, clock], connection)
+                        run([checks.server, standby, archiving, clock], connection)
                     }
                 } catch {
                     findings.append(
@@ -86,7 +90,7 @@
                 """
             ).first
             guard let row else { return StoreFinding("database", .problem, "the server answers nothing") }
-            let name = "PostgreSQL \(row.text(0)), \(cluster.address)"
+            let name = "PostgreSQL \(row.text(0)), \(address ?? cluster.address)"
             guard !row.bool(1) else {
                 return StoreFinding(
                     "database",

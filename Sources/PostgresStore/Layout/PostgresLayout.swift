@@ -221,6 +221,7 @@
                 state smallint NOT NULL DEFAULT 0,
                 moved_to bigint
             ) WITH (fillfactor = 50);
+            CREATE INDEX owner_elsewhere ON owner (id) WHERE state = 2;
             -- the last change number of each epoch that has ended
             CREATE TABLE owner_epoch (
                 owner bigint NOT NULL,

@@ -163,12 +163,18 @@
 
         /// The number of users, counted by their default zones.
         ///
-        /// A user has a default zone from the first request on. A user that was only named by others has none.
+        /// A user has a default zone from the first request on. A user that was only named by others has none. Shard 1 also
+        /// counts the owners of whom it says that they are elsewhere.
         package var userCount: Int {
             get throws(RelayError) {
                 try attempt {
                     let rows = try transaction.query(
-                        "SELECT count(*) FROM zone WHERE home = $1 AND name = '_defaultZone' AND NOT deleted AND owner <> $2",
+                        """
+                        SELECT (
+                            SELECT count(*) FROM zone z JOIN owner o ON o.id = z.owner AND o.state < 2
+                            WHERE z.home = $1 AND z.name = '_defaultZone' AND NOT z.deleted AND z.owner <> $2
+                        ) + (SELECT count(*) FROM owner o JOIN person p ON p.id = o.id AND p.home = $1 WHERE o.state = 2)
+                        """,
                         .int(home.number),
                         .int(home.publicOwner)
                     )

@@ -18,8 +18,11 @@
                         try connection.query(
                             """
                             SELECT pg_database_size(current_database()),
-                            (SELECT count(*) FROM owner WHERE state < 2), (SELECT last_value FROM change)
-                            """
+                            (SELECT count(*) FROM owner o JOIN person p ON p.id = o.id
+                                WHERE o.state < 2 AND p.name <> $1),
+                            (SELECT last_value FROM change)
+                            """,
+                            .text(Zone.publicOwner.recordName)
                         ).first
                     }
                 }

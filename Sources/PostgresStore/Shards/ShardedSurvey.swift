@@ -30,7 +30,7 @@
             var totals = StoreTotals()
             for (number, survey) in parts {
                 let part = try survey.totals()
-                totals.users += part.users
+                if number == 1 { totals.users = part.users }
                 // Every shard has a row for the public zone; that of shard 1 is the one in use.
                 totals.zones += number == 1 ? part.zones : part.zones - 1
                 totals.use = totals.use + part.use

@@ -2820,6 +2820,11 @@ extension OpenAPIDocument {
           "zones": {"type": "array", "items": {"$ref": "#/components/schemas/Zone"}},
           "syncToken": {"type": "string", "format": "byte"},
           "moreComing": {"type": "boolean"},
+          "incomplete": {
+            "type": "boolean",
+            "description": "Zonecast extension: the zones of some owners cannot be read now; a notice follows when they can."
+          },
+          "retryAfter": {"type": "integer", "description": "Only if incomplete: seconds until the next attempt."},
           "schemaVersion": {
             "type": "integer",
             "description": "Only if requested: if it has changed, refused writes can be retried."

@@ -117,9 +117,7 @@ package final class ShardedReader: StoreReader {
     package func transfer(in month: CalendarMonth) throws(RelayError) -> Int64 { try control.transfer(in: month) }
 
     package var userCount: Int {
-        get throws(RelayError) {
-            try each(.all) { reader throws(RelayError) in try reader.userCount }.reduce(0, +)
-        }
+        get throws(RelayError) { try control.userCount }
     }
 
     // MARK: One owner

@@ -140,6 +140,22 @@
             #expect(end.zones.isEmpty)
         }
 
+        @Test("users are counted wherever they are, by reads and by writes to the public database")
+        func userCount() async throws {
+            let cluster = try ShardedCluster(3)
+            for (number, user) in [Self.alice, Self.bob, Self.carol].enumerated() {
+                try await cluster.makeZone(ZoneID.defaultName, of: user, on: number + 1)
+            }
+            for end in [3, 2, 1] {
+                _ = try cluster.move(Self.alice, to: end)
+                #expect(try cluster.first.read { reader throws(RelayError) in try reader.userCount } == 3)
+                let counted = try await cluster.second.write(touching: Zone.publicOwner) { writer throws(RelayError) in
+                    try writer.userCount
+                }
+                #expect(counted == 3)
+            }
+        }
+
         @Test("a query over zones of several shards returns their records in one order, page by page")
         func queries() async throws {
             let cluster = try ShardedCluster(3)
