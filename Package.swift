@@ -212,7 +212,7 @@ var package = Package(
                 "Records", "Wire", "RelayCore", "SQLiteStore", "PostgresStore", "RelaySystem", "RelayAPI",
                 "RelayServer", "RelayConsole",
                 "RelayGateways",
-                "LocalCluster", "SyncCore",
+                "LocalCluster", "SyncCore", "StoreKit",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
@@ -357,7 +357,7 @@ var package = Package(
         // The store on PostgreSQL beside the same statements without it; empty without the trait.
         .executableTarget(
             name: "store-benchmark",
-            dependencies: ["PostgresStore", "StoreKit", "Records", "RelayCore", "ChildProcesses"],
+            dependencies: ["PostgresStore", "SQLiteStore", "StoreKit", "Records", "RelayCore", "ChildProcesses"],
             path: "Tests/StoreBenchmark",
             swiftSettings: postgres
         ),

@@ -11,6 +11,8 @@ import Testing
         // Wiring: the only places that choose a store.
         "Sources/zonecast/Terminal/DataFolder.swift", "Sources/ZoneTesting/Relay/RunningRelay.swift",
         "Tests/StoreTesting/SQLiteTestHome.swift",
+        // A move is between both kinds of stores.
+        "Sources/zonecast/Commands/Cluster/MoveRoutes.swift",
         // Tests of the store itself.
         "Sources/\(store)/", "Tests/\(store)Tests/",
         // Disks that fail under SQLite's files, and what must hold then.
@@ -23,7 +25,7 @@ import Testing
         // Data folders that a test damages, or gives another layout, by SQL.
         "Tests/zonecastTests/UpgradeTests.swift", "Tests/zonecastTests/Doctor/DoctorTests.swift",
         // Moves from a file to a database and back.
-        "Tests/PostgresStoreTests/Moves/",
+        "Tests/PostgresStoreTests/Moves/", "Tests/StoreBenchmark/ImportRow.swift",
         // Folders and archives of backups of SQLite files.
         "Tests/zonecastTests/BackupArchiveTests.swift",
     ]

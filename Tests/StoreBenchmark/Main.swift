@@ -11,6 +11,7 @@
     ///
     /// Starts a server of its own, which flushes every commit, unless the first argument is the URL of an empty database.
     /// With the argument `shards`, measures what several databases cost instead.
+    /// With `import RECORDS OWNERS` as arguments, it measures an import instead, and the size of the tables.
     @main
     struct Main {
         static let seconds = 5
@@ -20,6 +21,12 @@
 
         static func main() async throws {
             if CommandLine.arguments.dropFirst().first == "shards" { return try await ShardFigures.measure() }
+            if CommandLine.arguments.count == 4, CommandLine.arguments[1] == "import" {
+                let server = try PostgresServer(settings: ["max_wal_size=4GB"])
+                let counts = CommandLine.arguments.suffix(2).compactMap { Int($0) }
+                let address = try PostgresAddress(try server.makeDatabase())
+                return try await ImportRow(address: address, records: counts[0], owners: counts[1]).run()
+            }
             let server = CommandLine.arguments.count > 1 ? nil : try PostgresServer(settings: ["max_wal_size=4GB"])
             let url = try server?.makeDatabase() ?? CommandLine.arguments[1]
             let address = try PostgresAddress(url)

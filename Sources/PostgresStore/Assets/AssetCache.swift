@@ -69,6 +69,21 @@
             return folder.file(of: hash)
         }
 
+        /// Starts an upload whose content becomes a file of the cache.
+        func begin() throws(RelayError) -> any AssetUpload {
+            try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            return try folder.begin()
+        }
+
+        /// Returns the file of an asset if it is here.
+        func known(_ hash: AssetHash) -> AssetFile? { folder.file(of: hash) }
+
+        /// Notes that an upload has brought so many bytes.
+        func grew(by size: Int64) { trimLater(after: size) }
+
+        /// Returns the path for a file that is removed soon.
+        func temporaryPath(_ number: UInt64) -> String { "\(path)/object-\(number)" }
+
         func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
             try await folder.isSound(file, of: hash)
         }

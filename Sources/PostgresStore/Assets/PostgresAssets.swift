@@ -1,6 +1,7 @@
 #if Postgres
     package import Records
     package import RelayCore
+    package import StoreKit
 
     /// The assets of one container in one environment: rows of the database, and a cache of them in a folder.
     ///
@@ -11,17 +12,26 @@
         private let pool: PostgresPool
         private let home: Int64
         private let cache: AssetCache
+        private let objects: StoredObjects?
         private let draw: @Sendable () -> UInt64
 
         /// - Parameters:
         ///   - pool: the connections.
         ///   - home: the number of the container and environment.
         ///   - cache: the files of this relay.
+        ///   - objects: the storage for the contents of new assets; `nil` keeps them in the database.
         ///   - draw: returns 64 random bits, by which an upload is known to belong to this relay.
-        package init(_ pool: PostgresPool, home: Int64, cache: AssetCache, draw: @escaping @Sendable () -> UInt64) {
+        package init(
+            _ pool: PostgresPool,
+            home: Int64,
+            cache: AssetCache,
+            objects: (any AssetObjects)? = nil,
+            draw: @escaping @Sendable () -> UInt64
+        ) {
             self.pool = pool
             self.home = home
             self.cache = cache
+            self.objects = objects.map { StoredObjects($0, pool) }
             self.draw = draw
         }
 
@@ -35,7 +45,8 @@
         // MARK: Uploads
 
         package func begin() throws(RelayError) -> any AssetUpload {
-            PostgresUpload(into: pool, home: home, holder: draw())
+            guard let objects else { return PostgresUpload(into: pool, home: home, holder: draw()) }
+            return ObjectUpload(try cache.begin(), home: home, cache: cache, objects: objects)
         }
 
         package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? {
@@ -73,17 +84,18 @@
         private struct Row {
             var size: Int64
             var content: Int64
+            var isObject: Bool
         }
 
         private func row(of hash: AssetHash) throws(RelayError) -> Row? {
             // A read of the store may be open on the same thread.
             try attempt(.brief) { connection throws(PostgresError) in
                 let row = try connection.query(
-                    "SELECT size, content FROM asset WHERE home = $1 AND hash = $2",
+                    "SELECT size, content, is_object FROM asset WHERE home = $1 AND hash = $2",
                     .int(home),
                     .bytes(hash.bytes)
                 ).first
-                return row.map { Row(size: $0.int(0), content: $0.int(1)) }
+                return row.map { Row(size: $0.int(0), content: $0.int(1), isObject: $0.bool(2)) }
             }
         }
 
@@ -92,7 +104,15 @@
         package func file(of hash: AssetHash) throws(RelayError) -> AssetFile? {
             guard let row = try row(of: hash) else { return nil }
             return try cache.file(of: hash, size: row.size) { upload throws(RelayError) in
-                try fetch(row.content, into: upload)
+                guard row.isObject else { return try fetch(row.content, into: upload) }
+                guard let objects else {
+                    throw RelayError(
+                        .tryAgainLater,
+                        "The asset is in storage that this relay was not told of; the operator should set asset-storage.",
+                        retryAfter: .seconds(60)
+                    )
+                }
+                try objects.fetch(row.content, to: cache.temporaryPath(draw()), into: upload)
             }
         }
 
@@ -165,6 +185,7 @@
                     .int(limit.milliseconds)
                 )
             }
+            try objects?.removeGarbage()
             return removed
         }
 
@@ -212,7 +233,9 @@
                 """
                 WITH gone AS (
                     DELETE FROM asset a WHERE a.home = $1 AND a.hash = ANY($2) AND \(Self.isUnused)
-                    RETURNING a.content),
+                    RETURNING a.content, a.is_object),
+                garbage AS (
+                    INSERT INTO asset_garbage (content) SELECT content FROM gone WHERE is_object ON CONFLICT DO NOTHING),
                 pieces AS (DELETE FROM asset_chunk c USING gone g WHERE c.content = g.content)
                 SELECT count(*) FROM gone
                 """,

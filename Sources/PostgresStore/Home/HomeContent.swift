@@ -32,6 +32,10 @@
                 "DELETE FROM \($0) WHERE type IN (SELECT id FROM record_type WHERE home = $1)"
             }
             + [
+                """
+                INSERT INTO asset_garbage (content) SELECT content FROM asset WHERE home = $1 AND is_object
+                ON CONFLICT DO NOTHING
+                """,
                 "DELETE FROM field_value WHERE field IN (SELECT id FROM field_index WHERE home = $1)",
                 """
                 DELETE FROM asset_chunk WHERE content IN (

@@ -2,6 +2,7 @@
     import Records
     import RelayCore
     import RelaySystem
+    import StoreKit
 
     /// What the doctor wants to know of a cluster's database: whether it keeps what it has confirmed, and whether relays can
     /// work on it.
@@ -14,6 +15,7 @@
         /// The database to check; `nil` for the first one.
         var address: PostgresAddress?
         var time = TimeSource.system
+        var objects: (any AssetObjects)?
 
         func all() -> [StoreFinding] {
             let connection: PostgresConnection
@@ -26,7 +28,7 @@
             let checks: [Check] = [
                 server, standby, archiving, clock, layout, notices,
             ]
-            return run(checks, connection) + shards()
+            return run(checks, connection) + [storage(connection)].compactMap { $0 } + shards()
         }
 
         private typealias Check = (PostgresConnection) throws(PostgresError) -> StoreFinding
@@ -37,6 +39,29 @@
                     return StoreFinding("database", .problem, error.detail, next: error.remedy)
                 }
             }
+        }
+
+        /// Checks the storage for assets; `nil` if all are in the database.
+        private func storage(_ connection: PostgresConnection) -> StoreFinding? {
+            guard let objects else {
+                let row = try? connection.query("SELECT EXISTS (SELECT FROM asset WHERE is_object)").first
+                guard (row ?? nil)?.bool(0) == true else { return nil }
+                return StoreFinding(
+                    "asset storage",
+                    .problem,
+                    "assets are in S3 storage, and this relay does not know which",
+                    next: "set asset-storage as on the other relays"
+                )
+            }
+            guard let failure = objects.probe() else {
+                return StoreFinding("asset storage", .good, "\(objects.place): stores, reads and deletes")
+            }
+            return StoreFinding(
+                "asset storage",
+                .problem,
+                failure,
+                next: "correct the bucket, the keys or the endpoint"
+            )
         }
 
         /// Checks the databases after the first, whose failures concern their own users only.

@@ -3,6 +3,7 @@
     package import Records
     package import RelayCore
     package import RelaySystem
+    package import StoreKit
 
     /// The database of a cluster of relays.
     package struct PostgresHome: RelayHome {
@@ -11,6 +12,7 @@
         private let random: RandomSource
         private let cost: ScryptCost
         private let version: String
+        private let objects: (any AssetObjects)?
 
         /// Connects when something is needed.
         package init(
@@ -18,13 +20,15 @@
             time: TimeSource = .system,
             random: RandomSource = .system,
             cost: ScryptCost = .usual,
-            version: String = ""
+            version: String = "",
+            objects: (any AssetObjects)? = nil
         ) {
             self.cluster = cluster
             self.time = time
             self.random = random
             self.cost = cost
             self.version = version
+            self.objects = objects
         }
 
         /// - Throws: `unavailable` for a relay, which passes `onLostWrite`, if its clock is not the database's. The closure
@@ -33,6 +37,7 @@
             if onLostWrite != nil {
                 let checks = PostgresChecks(cluster: cluster, time: time)
                 try PostgresAccounts.wrapping { try cluster.control.use(.reading, checks.requireClock) }
+                try PostgresAccounts.wrapping { try cluster.control.use(.reading, PostgresMove.requireComplete) }
             }
             return try PostgresAccounts(cluster.control, time: time, random: random, cost: cost)
         }
@@ -41,7 +46,7 @@
             // What a relay without a folder has fetched, it has for a while.
             let folder = cluster.folder ?? NSTemporaryDirectory() + "zonecast-assets-\(options.draw())"
             let cache = AssetCache(folder: "\(folder)/cache", draw: options.draw)
-            return PostgresStores(cluster.stores, options, cache: cache, shards: cluster.shards)
+            return PostgresStores(cluster.stores, options, cache: cache, objects: objects, shards: cluster.shards)
         }
 
         package func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)? {
@@ -62,7 +67,7 @@
             }
         }
 
-        package var upkeep: any StorageUpkeep { PostgresUpkeep(cluster: cluster) }
+        package var upkeep: any StorageUpkeep { PostgresUpkeep(cluster: cluster, objects: objects) }
 
         package var backups: any Backups { PostgresBackups() }
 

@@ -3,12 +3,14 @@
     import Foundation
     import Records
     import RelayCore
+    import StoreKit
 
     /// Inspection of a cluster's database.
     ///
     /// There are no files to name: PostgreSQL checks, compacts and copies its own.
     struct PostgresUpkeep: StorageUpkeep {
         let cluster: PostgresCluster
+        var objects: (any AssetObjects)?
 
         var engine: (name: String, version: String) {
             let version = try? cluster.control.use(.reading) { connection throws(PostgresError) in
@@ -60,7 +62,7 @@
             "Restore a backup of PostgreSQL: its log names the damaged table. Until then, a standby may have the data intact."
         }
 
-        func checks() -> [StoreFinding] { PostgresChecks(cluster: cluster).all() }
+        func checks() -> [StoreFinding] { PostgresChecks(cluster: cluster, objects: objects).all() }
 
         // MARK: Figures
 
@@ -168,6 +170,16 @@
         func isWhole(_ asset: StoreFiles.Asset, of home: ContainerEnvironment) -> Bool {
             let digest = try? cluster.stores.pool.use(.reading) { connection throws(PostgresError) -> String? in
                 guard let number = try Self.number(of: home, connection) else { return nil }
+                let row = try connection.query(
+                    "SELECT content FROM asset WHERE home = $1 AND hash = decode($2, 'hex') AND is_object",
+                    .int(number),
+                    .text(asset.hash)
+                ).first
+                if let row {
+                    // Without the storage nothing can be said against it; the checks say that the storage is missing.
+                    guard let objects else { return asset.hash }
+                    return StoredObjects(objects, cluster.stores.pool).checksum(of: row.int(0))
+                }
                 var sum = SHA256()
                 var next: Int64 = -1
                 // Piece by piece, since the whole may be large.

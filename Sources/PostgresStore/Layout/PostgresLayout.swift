@@ -148,9 +148,11 @@
             // First, so that no write takes a number in between.
             epochs.add("LOCK TABLE owner IN EXCLUSIVE MODE")
             epochs.add("INSERT INTO owner_epoch (owner, epoch, last_change) SELECT id, epoch, last_change FROM owner")
-            let drawn = "('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint"
-            epochs.add("UPDATE owner SET epoch = \(drawn)")
-            epochs.add("UPDATE home SET epoch = \(drawn)")
+            // The same for all owners of a container, so that an export can say it for all of them.
+            epochs.add("UPDATE home SET epoch = ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint")
+            epochs.add(
+                "UPDATE owner o SET epoch = h.epoch FROM person p JOIN home h ON h.id = p.home WHERE p.id = o.id"
+            )
             epochs.add(
                 """
                 SELECT setval('change', greatest((SELECT last_value FROM change), \
@@ -203,6 +205,8 @@
                 epoch bigint NOT NULL,
                 -- in shard 1: the greatest number of a shard, by which a process notices that there are more
                 shards bigint NOT NULL DEFAULT 1,
+                -- whether the data was exported, so that nothing may be read or written here any more
+                moved boolean NOT NULL DEFAULT false,
                 UNIQUE (container, environment)
             );
             CREATE TABLE person (
@@ -491,8 +495,12 @@
                 size bigint NOT NULL,
                 content bigint NOT NULL,
                 touched_at timestamptz NOT NULL DEFAULT now(),
+                -- whether the content is an object in other storage, and not in asset_chunk
+                is_object boolean NOT NULL DEFAULT false,
                 PRIMARY KEY (home, hash)
             );
+            -- Contents of objects that no asset has: of uploads that have not ended, and of assets that were removed.
+            CREATE TABLE asset_garbage (content bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
             CREATE INDEX asset_by_age ON asset (home, touched_at);
             CREATE SEQUENCE asset_content AS bigint;
             -- the pieces of a content, in the order of their numbers; also of one that is still being uploaded

@@ -23,7 +23,7 @@
     /// The versions of a container's row, by which a process notices what it has to read again.
     struct HomeVersions: Hashable, Sendable {
         static let select = """
-            SELECT schema_version, subscriptions_version, indexes_version, shards FROM home WHERE id = $1
+            SELECT schema_version, subscriptions_version, indexes_version, shards, moved FROM home WHERE id = $1
             """
 
         /// The greatest number of a shard, as shard 1 says.
@@ -36,6 +36,9 @@
         init(_ rows: PostgresRows) throws(PostgresError) {
             guard let row = rows.first else {
                 throw PostgresError(.notWritable, "The container is being deleted or replaced.")
+            }
+            guard !row.bool(4) else {
+                throw PostgresError(.notWritable, "The data was exported to a folder: zonecast cluster export.")
             }
             (schema, subscriptions, indexes) = (Int(row.int(0)), row.unsigned(1), row.unsigned(2))
             shards = Int(row.int(3))

@@ -22,6 +22,7 @@
         private let cache: AssetCache
         /// The greatest number of databases so far.
         private let numberOfShards = Mutex(1)
+        private let objects: (any AssetObjects)?
         /// The environments whose assets this process has used.
         private let homesWithAssets = Mutex<Set<ContainerEnvironment>>([])
 
@@ -31,18 +32,21 @@
         ///   - database: the database.
         ///   - options: how stores are opened, and what they report.
         ///   - cache: the files of assets on this machine.
+        ///   - objects: the storage for the contents of new assets; `nil` keeps them in the database.
         ///   - scheduler: runs commits in place of the stores' own threads.
         ///   - shards: all databases of the cluster; `nil` opens the others as `database` was opened.
         package init(
             _ database: PostgresDatabase,
             _ options: StoreOptions,
             cache: AssetCache,
+            objects: (any AssetObjects)? = nil,
             scheduler: CommitScheduler? = nil,
             shards: PostgresShards? = nil
         ) {
             self.database = database
             self.databases = shards ?? PostgresShards(control: database)
             self.cache = cache
+            self.objects = objects
             self.options = options
             self.scheduler = scheduler
             readers = BlockingExecutor(name: "zonecast-read", threads: database.pool.limits.reading)
@@ -125,7 +129,7 @@
                 let row = try database.pool.use(.brief) { connection throws(PostgresError) in
                     try HomeRow.ensure(home, draw: draw, connection)
                 }
-                return PostgresAssets(database.pool, home: row.number, cache: cache, draw: draw)
+                return PostgresAssets(database.pool, home: row.number, cache: cache, objects: objects, draw: draw)
             } catch {
                 throw error.relayError
             }

@@ -34,7 +34,9 @@ package final class StoreMove {
     private var entriesPosition: MovePosition?
 
     /// - Parameters:
-    ///   - tables: `MovedTable.ofOwner` or `MovedTable.ofHome`.
+    ///   - tables: `MovedTable.ofOwner`, `MovedTable.ofHome` or `MovedTable.ofRelay`.
+    ///   - source: where the rows come from.
+    ///   - sink: where they go to.
     ///   - recordsAtOnce: the number of records in one transaction of the first copy.
     ///   - step: called before each step, with what has been done; may throw, to interrupt.
     package init(

@@ -42,6 +42,14 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "S3-compatible storage for the assets of relays on a database. Its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the address of a service other than Amazon's in AWS_ENDPOINT_URL.",
+            valueName: "s3://bucket/prefix"
+        )
+    )
+    var assetStorage: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The address and port to listen on; with port 0, the system chooses one. (default: 127.0.0.1:8080)",
             valueName: "host:port"
         )
@@ -196,6 +204,7 @@ struct Serve: AsyncParsableCommand {
         flags["data"] = data
         flags["node"] = node
         flags["store"] = store
+        flags["asset-storage"] = assetStorage
         flags["listen"] = listen
         flags["tls-cert"] = tlsCert
         flags["tls-key"] = tlsKey
@@ -244,6 +253,12 @@ struct Serve: AsyncParsableCommand {
 
     /// Throws if relays that share a database are to do what only one of them could.
     static func checkStore(_ settings: ServeSettings) throws {
+        if settings.assetStorage != nil, settings.store == nil {
+            throw CommandFailure(
+                .usage,
+                "asset-storage is for relays on a database. Set store too, or remove it: the data folder keeps the assets."
+            )
+        }
         guard settings.store != nil, settings.acme.domain != nil else { return }
         throw CommandFailure(
             .usage,

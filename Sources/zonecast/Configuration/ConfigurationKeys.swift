@@ -51,6 +51,14 @@ enum ConfigurationKeys {
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
         ),
         .text(
+            "asset-storage",
+            \.assetStorage,
+            "s3://BUCKET/PREFIX",
+            "S3-compatible storage for the assets of relays on a database, which keeps them itself by default. Its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            read: { $0 ?? "" },
+            parse: { S3Address($0) == nil ? nil : .some($0) }
+        ),
+        .text(
             "listen",
             \.address,
             "an address and a port, like 127.0.0.1:8080",

@@ -67,14 +67,19 @@ struct StoreRequestFile: ~Copyable {
 
 /// The first line of the file: an identifier and the stores.
 private struct StoreRequest: Equatable {
+    /// Stands for every store.
+    private static let all = "*"
+
     var id: String
-    var homes: [ContainerEnvironment]
+    /// `nil` for every store.
+    var homes: [ContainerEnvironment]?
 
     var line: String {
-        ([id] + homes.map { "\($0.container.name)/\($0.environment.rawValue)" }).joined(separator: " ")
+        let names = homes?.map { "\($0.container.name)/\($0.environment.rawValue)" } ?? [Self.all]
+        return ([id] + names).joined(separator: " ")
     }
 
-    init(_ homes: [ContainerEnvironment]) {
+    init(_ homes: [ContainerEnvironment]?) {
         id = UUID().uuidString
         self.homes = homes
     }
@@ -83,6 +88,7 @@ private struct StoreRequest: Equatable {
         let words = line.split(separator: " ")
         guard let id = words.first else { return nil }
         self.id = String(id)
+        guard words.dropFirst().first.map(String.init) != Self.all else { return }
         homes = words.dropFirst().compactMap { word in
             let parts = word.split(separator: "/").map(String.init)
             guard parts.count == 2, let container = ContainerID(parts[0]),
@@ -106,10 +112,10 @@ struct StoreHold: ~Copyable {
     /// Whether a relay goes on with the other stores.
     var isBesideRelay: Bool { wholeFolder == nil }
 
-    /// Waits until no relay uses the stores.
+    /// Waits until no relay uses the stores; `nil` means all of them.
     ///
     /// - Throws: `CommandFailure` with `.conflict` if another command uses the folder or the relay does not answer.
-    init(_ homes: [ContainerEnvironment], in folder: String) throws {
+    init(_ homes: [ContainerEnvironment]?, in folder: String) throws {
         let file = try FolderLock.requestFile(in: folder)
         wholeFolder = try Self.take(homes, of: folder, by: file)
         self.folder = folder
@@ -118,7 +124,7 @@ struct StoreHold: ~Copyable {
 
     /// Asks the relay for the stores; if none is running, returns a lock of the whole folder.
     private static func take(
-        _ homes: [ContainerEnvironment],
+        _ homes: [ContainerEnvironment]?,
         of folder: String,
         by file: borrowing StoreRequestFile
     ) throws -> FolderLock? {
@@ -179,28 +185,40 @@ struct StoreRequestWatch: Service {
         let file = try StoreRequestFile(in: data)
         await cancelWhenGracefulShutdown {
             var current: StoreRequest?
+            var homes: [ContainerEnvironment] = []
             while (try? await Task.sleep(for: Self.interval)) != nil {
                 let lines = file.lines
                 let request = lines.first.flatMap(StoreRequest.init)
                 if let last = current, last != request {
-                    reopen(last.homes)
+                    reopen(homes)
                     current = nil
                 }
                 guard let request else { continue }
                 if current == nil {
                     current = request
-                    file.add(await close(request.homes))
+                    homes = request.homes ?? used
+                    file.add(await close(homes))
                 }
                 let isDone = lines.last == StoreRequestFile.done
                 // A command that died has left its lock.
                 let isAbandoned = !isDone && file.lock()
                 guard isDone || isAbandoned else { continue }
-                reopen(request.homes)
+                // The stores stay closed until the services have ended.
+                if let sentence = DataFolder.mark(of: data) { return logger.notice("\(sentence)") }
+                reopen(homes)
                 current = nil
                 // Another command may have written its request, after the death of this one.
                 if file.lines.first == request.line { file.clear() }
                 if isAbandoned { file.unlock() }
             }
+        }
+    }
+
+    /// The stores that have been used; a command that wants all of them has locked the accounts, so that none is added.
+    private var used: [ContainerEnvironment] {
+        let containers = (try? accounts.containers().map(\.container)) ?? []
+        return containers.flatMap { container in
+            Records.Environment.allCases.map { ContainerEnvironment(container, $0) }.filter(stores.isThere)
         }
     }
 

@@ -103,6 +103,7 @@ struct FolderOptions: ParsableArguments {
                 "There is no relay data in \(folder). Name the folder with --data, or create one: zonecast container create ID"
             )
         }
+        try DataFolder.requireNotMoved(folder)
         FolderOwner.become(ownerOf: folder)
     }
 }

@@ -58,12 +58,14 @@ extension DataFolder {
     ///   - address: the address.
     ///   - folder: the data folder, which remembers the cluster.
     ///   - passwordFile: a file with the password.
+    ///   - assetStorage: the storage for assets, if it is not the database.
     ///   - environment: the environment, which may have the password.
     /// - Throws: `CommandFailure` if this program cannot use the address.
     static func choose(
         _ address: StoreAddress?,
         folder: String,
         passwordFile: String? = nil,
+        assetStorage: String? = nil,
         environment: [String: String] = ProcessInfo.processInfo.environment
     ) throws {
         guard let address else { return choice.withLock { $0 = Choice() } }
@@ -78,11 +80,16 @@ extension DataFolder {
             } catch {
                 throw CommandFailure(.usage, "\(error)")
             }
+            let objects = try S3AssetObjects.open(
+                assetStorage ?? environment["ZONECAST_ASSET_STORAGE"],
+                environment: environment
+            )
             var new = Choice(address: address)
             for (key, creates) in [("", false), (folder, false), (folder + "+", true)] {
                 new.homes[key] = PostgresHome(
                     PostgresCluster(database, folder: folder, creates: creates),
-                    version: Zonecast.version
+                    version: Zonecast.version,
+                    objects: objects
                 )
             }
             choice.withLock { $0 = new }
@@ -96,12 +103,27 @@ extension DataFolder {
 
     /// Chooses what the settings of a relay name.
     static func choose(_ settings: ServeSettings) throws {
-        try choose(settings.store, folder: settings.data, passwordFile: settings.storePasswordFile)
+        try choose(
+            settings.store,
+            folder: settings.data,
+            passwordFile: settings.storePasswordFile,
+            assetStorage: settings.assetStorage
+        )
+    }
+
+    /// The sentence that says where the data of a folder moved; `nil` if it is there.
+    static func mark(of folder: String) -> String? { MoveFolder.mark(of: folder) }
+
+    /// Throws if the data of the folder moved to a database, or has only partly come from one.
+    static func requireNotMoved(_ folder: String) throws {
+        guard database == nil, let sentence = MoveFolder.mark(of: folder) else { return }
+        throw CommandFailure(.conflict, sentence)
     }
 
     /// Throws if the folder belongs to another kind of store than the one that was chosen, so that a forgotten option
     /// never begins an empty relay beside the data.
     static func requireMatch(_ folder: String) throws {
+        try requireNotMoved(folder)
         if let database {
             guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else { return }
             throw CommandFailure(

@@ -12,7 +12,9 @@ struct ClusterCommand: AsyncParsableCommand {
             with one address in front of them. What ends is started again, and the standby takes over if the first server fails. \
             This shows how a cluster behaves; a real one needs several machines: see the guide "Growing beyond one machine".
             """,
-        subcommands: [Start.self, Status.self, Stop.self, ShardCommand.self, Move.self, Balance.self]
+        subcommands: [
+            Start.self, Status.self, Stop.self, Import.self, Export.self, ShardCommand.self, Move.self, Balance.self,
+        ]
     )
 }
 
