@@ -11,7 +11,8 @@ import Testing
 /// See CONTRIBUTING.md, "Commands and error texts".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
-        "serve", "demo", "cluster start", "cluster status", "cluster stop", "cluster shard list", "cluster shard add",
+        "serve", "demo", "cluster start", "cluster status", "cluster stop", "cluster import", "cluster export",
+        "cluster shard list", "cluster shard add",
         "cluster shard edit", "cluster move", "cluster balance", "status", "doctor", "bench", "init",
         "config show", "config check", "config set",
         "config reference",

@@ -152,6 +152,13 @@
             }
         }
 
+        /// The number of databases over which the owners are spread.
+        package var shards: Int64 {
+            get throws(PostgresError) {
+                max(1, try connection.query("SELECT max(number) FROM shard").first?.int(0) ?? 1)
+            }
+        }
+
         package func relaySource() -> any MoveSource { PostgresMoveSource(relayOn: connection) }
 
         package func source(of home: ContainerEnvironment) throws(PostgresError) -> any MoveSource {
