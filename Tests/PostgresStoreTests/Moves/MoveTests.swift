@@ -161,7 +161,7 @@
         }
 
         @Test("a device that comes after the import gets what was written since") func laterChanges() async throws {
-            #expect(try await Self.servesLaterChanges())
+            #expect(try await MoveTests.servesLaterChanges())
         }
 
         #if DEBUG
@@ -170,7 +170,7 @@
             {
                 await #expect(processExitsWith: .success) {
                     PostgresFault.plant(.moveWithoutNumbers)
-                    exit(try await Self.servesLaterChanges() ? EXIT_FAILURE : EXIT_SUCCESS)
+                    exit(try await MoveTests.servesLaterChanges() ? EXIT_FAILURE : EXIT_SUCCESS)
                 }
             }
         #endif
