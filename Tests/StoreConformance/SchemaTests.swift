@@ -257,7 +257,7 @@ import Wire
         try Self.put(Self.rich, into: schemas, .production)
         let stores = place.stores()
         let store = try stores.store(of: .test)
-        let epoch = store.epoch(of: user)
+        let epoch = try store.epoch(of: user)
         try await store.write(touching: Zone.publicOwner) { writer throws(RelayError) in
             try writer.define(["Note": RecordType()])
         }
@@ -270,7 +270,7 @@ import Wire
         let again = place.stores()
         defer { again.close() }
         let after = try again.store(of: .test)
-        #expect(after.epoch(of: user) != epoch)
+        #expect(try after.epoch(of: user) != epoch)
         let (zones, record) = try after.read { reader throws(RelayError) in
             let zone = try reader.zone(ZoneID(ZoneID.defaultName, owner: Zone.publicOwner))
             return (

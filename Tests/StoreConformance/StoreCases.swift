@@ -212,7 +212,7 @@ extension Store {
         return try read { reader throws(RelayError) in
             var names: [String] = []
             let page = try ZoneChanges(zone: id, of: database, token: token, limit: 1_000)
-                .read(from: reader, epochs: epochs(of: id.owner)) { names.append($0.name) }
+                .read(from: reader, epochs: try epochs(of: id.owner)) { names.append($0.name) }
             return (names, page.token.encoded)
         }
     }

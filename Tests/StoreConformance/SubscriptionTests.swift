@@ -134,7 +134,8 @@ import Wire
         let change = try #require(log.all.last?.zones.first)
         #expect(change.zone == .notes && change.device == "tablet" && change.audience.isEmpty)
         #expect(change.author ?? .alice == .alice)
-        #expect(change.token?.log == zone.identity && change.token?.epoch == store.epoch(of: .alice))
+        let epoch = try store.epoch(of: .alice)
+        #expect(change.token?.log == zone.identity && change.token?.epoch == epoch)
         #expect(change.token?.position == saved[1].change && log.all.last?.zones.count == 1)
     }
 

@@ -169,6 +169,9 @@
         /// Finishes the queued writes.
         package func close() { queue.withLock { $0.take() }?.close() }
 
+        /// Drops the queued writes without answering them, as the end of the process would.
+        package func abandon() { queue.withLock { $0.take() }?.abandon() }
+
         /// The number of writes that wait for a commit.
         package var waitingWrites: Int { queue.withLock { $0 }?.depth ?? 0 }
 

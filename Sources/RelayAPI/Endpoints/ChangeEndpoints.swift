@@ -138,7 +138,7 @@ private struct ZonePageRequest {
         let page = try context.store.read { reader throws(RelayError) in
             try changes.read(
                 from: reader,
-                epochs: context.store.epochs(of: zone.owner),
+                epochs: try context.store.epochs(of: zone.owner),
                 rowsExceptFor: wholeTypes,
                 // If the request has many zones, the response may be full before the last ones; the client requests
                 // these again.
@@ -193,9 +193,9 @@ private func databasePage(
     // Zonecast extension: shows a client when to retry writes that were refused because of the schema.
     let includesSchemaVersion = try context.body["schemaVersion"]?.bool() ?? false
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epochs: epochs) }
-    return EndpointAnswer { writer in
+    return try EndpointAnswer { writer in
         writer.key("zones")
-        writer.array(page.zones) { $0.zone($1, epoch: epochs($1.id.owner).current) }
+        try writer.array(page.zones) { $0.zone($1, epoch: try epochs($1.id.owner).current) }
         writer.member(tokenKey, page.token.encoded)
         writer.member("moreComing", page.moreComing)
         // Zonecast extension: the zones of some owners are missing; a notice follows when they can be read again.

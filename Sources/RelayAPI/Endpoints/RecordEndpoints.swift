@@ -113,7 +113,7 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
             }
             writer.close(UInt8(ascii: "]"))
             if result.zone.tracksChanges, !result.isAtomicFailure {
-                writer.member("syncToken", result.zone.token(epoch: context.store.epoch(of: request.zone.owner)))
+                writer.member("syncToken", result.zone.token(epoch: try context.store.epoch(of: request.zone.owner)))
             }
         }
         return .answer(response)
@@ -256,7 +256,7 @@ private func answer(
     _ context: RequestContext
 ) throws -> EndpointAnswer {
     let failures = result.outcomes.count { $0.error != nil }
-    let epoch = context.store.epoch(of: source.owner)
+    let epoch = try context.store.epoch(of: source.owner)
     let shares = context.shareAnswer
     return try EndpointAnswer(refusing: failures > 0 ? .atomicError : nil) { writer in
         if failures > 0 {

@@ -18,9 +18,9 @@ private func listZones(_ context: RequestContext) throws -> EndpointAnswer {
         let live = try reader.liveZones(in: context.database)
         return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
     }
-    return EndpointAnswer { writer in
+    return try EndpointAnswer { writer in
         writer.key("zones")
-        writer.array(zones) { $0.zone($1, epoch: context.store.epoch(of: $1.id.owner)) }
+        try writer.array(zones) { $0.zone($1, epoch: try context.store.epoch(of: $1.id.owner)) }
     }
 }
 
@@ -46,11 +46,11 @@ private func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
         }
         return found
     }
-    return EndpointAnswer { writer in
+    return try EndpointAnswer { writer in
         writer.key("zones")
-        writer.array(zip(ids, found)) { writer, item in
+        try writer.array(zip(ids, found)) { writer, item in
             switch item.1 {
-            case .success(let zone): writer.zone(zone, epoch: context.store.epoch(of: zone.id.owner))
+            case .success(let zone): writer.zone(zone, epoch: try context.store.epoch(of: zone.id.owner))
             case .failure(let error): writer.failure(of: context.database.full(item.0), error)
             }
         }
@@ -83,11 +83,11 @@ private func modifyZones(_ context: RequestContext) throws -> EndpointStep {
     }
     return try .writing(writes[...]) { outcomes in
         let ordered = zip(parts, outcomes).flatMap { zip($0.places, $1) }.sorted { $0.0 < $1.0 }
-        return EndpointAnswer { writer in
+        return try EndpointAnswer { writer in
             writer.key("zones")
-            writer.array(ordered.map(\.1)) { writer, outcome in
+            try writer.array(ordered.map(\.1)) { writer, outcome in
                 switch outcome {
-                case .saved(let zone): writer.zone(zone, epoch: context.store.epoch(of: zone.id.owner))
+                case .saved(let zone): writer.zone(zone, epoch: try context.store.epoch(of: zone.id.owner))
                 case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
                 case .deleted(let id, let reason):
                     writer.object {

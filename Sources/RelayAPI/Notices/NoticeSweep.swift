@@ -78,6 +78,8 @@ package final class NoticeSweep: Sendable {
         var lastChanges: [OwnerView: UInt64]
         /// The zones that have changed since the last sweep.
         var zones: [OwnerView: [Zone]] = [:]
+        /// The current epochs of the owners of these zones.
+        var epochs: [UserID: UInt64] = [:]
         /// The notices of query subscriptions that may have been lost.
         var matches: [UserID: [Notice]] = [:]
     }
@@ -194,7 +196,8 @@ package final class NoticeSweep: Sendable {
 
     private func read(_ home: ContainerEnvironment, _ users: [UserID], _ hasLost: Bool) -> Reading? {
         let known = state.withLock { $0.homes[home] } ?? Home()
-        return try? stores.store(of: home).read { reader throws(RelayError) in
+        guard let store = try? stores.store(of: home) else { return nil }
+        return try? store.read { reader throws(RelayError) in
             let version = try reader.subscriptionsVersion
             var reading = Reading(
                 schema: try reader.schema,
@@ -213,6 +216,9 @@ package final class NoticeSweep: Sendable {
                 guard last > matchStart else { continue }
                 let zones = try reader.zones(in: view, after: matchStart).filter(\.tracksChanges)
                 reading.zones[view] = zones.filter { $0.lastChange > start }
+                for zone in zones where reading.epochs[zone.id.owner] == nil {
+                    reading.epochs[zone.id.owner] = try store.epoch(of: zone.id.owner)
+                }
                 let unmatched = zones.filter { hasLost || !follower.covers($0.id, at: $0.lastChange) }
                 reading.matches[view.user, default: []] += try missedMatches(
                     in: unmatched,
@@ -269,7 +275,6 @@ package final class NoticeSweep: Sendable {
 
     /// Announces the zones whose latest changes were not announced.
     private func announce(_ home: ContainerEnvironment, _ reading: Reading) {
-        guard let store = try? stores.store(of: home) else { return }
         var missed: [ZoneChange] = []
         var reminders: [(NoticeAddress, NoticeSubject, ChangeToken, String)] = []
         var unread: Set<UserID> = []
@@ -278,7 +283,8 @@ package final class NoticeSweep: Sendable {
             for (view, last) in reading.lastChanges {
                 guard var follower = state.homes[home]?.followers[view.user] else { continue }
                 for zone in reading.zones[view] ?? [] {
-                    let token = zone.token(epoch: store.epoch(of: zone.id.owner))
+                    guard let epoch = reading.epochs[zone.id.owner] else { continue }
+                    let token = zone.token(epoch: epoch)
                     // An ended zone has no token, so that it is not known whether its end was announced.
                     if !zone.isDeleted, let known = follower.announced[zone.id], known.position >= zone.lastChange {
                         let address = NoticeAddress(store: home, user: view.user)

@@ -198,7 +198,7 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         in scope: DatabaseScope,
         since token: String?,
         _ reader: any StoreReader,
-        _ epochs: (UserID) -> Epochs
+        _ epochs: (UserID) throws(RelayError) -> Epochs
     ) throws(RelayError) -> NoticeCatchUp.News {
         let caller = Caller(.user(device.address.user), deviceID: device.deviceID)
         let changes = DatabaseChanges(
@@ -210,8 +210,8 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
             let page = try changes.read(from: reader, epochs: epochs)
             guard !page.moreComing else { return .manyZones }
             return .zones(
-                page.zones.map { zone in
-                    let token = zone.isDeleted ? nil : zone.token(epoch: epochs(zone.id.owner).current)
+                try page.zones.map { zone throws(RelayError) in
+                    let token = zone.isDeleted ? nil : zone.token(epoch: try epochs(zone.id.owner).current)
                     return .init(zone.id, syncToken: token?.encoded)
                 }
             )

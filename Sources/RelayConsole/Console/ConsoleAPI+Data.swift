@@ -66,7 +66,7 @@ extension ConsoleAPI {
             let answer = try call.parts.stores.survey(home) { survey throws(RelayError) in
                 guard let found = try survey.zone(zone) else { throw .zoneNotFound }
                 return FeedAnswer(
-                    token: FeedAnswer.token(of: found, epoch: store.epoch(of: zone.owner)),
+                    token: FeedAnswer.token(of: found, epoch: try store.epoch(of: zone.owner)),
                     lastChange: found.lastChange,
                     moreComing: false,
                     records: try survey.tail(of: found, limit: limit).map { FeedAnswer.Row($0, in: zone) }
@@ -87,7 +87,7 @@ extension ConsoleAPI {
                     of: DatabaseAddress(scope: .private, caller: owner),
                     token: ask.syncToken.isEmpty ? nil : ask.syncToken,
                     limit: min(max(ask.limit ?? 200, 1), 200)
-                ).read(from: reader, epochs: store.epochs(of: ask.zone.id.owner)) {
+                ).read(from: reader, epochs: try store.epochs(of: ask.zone.id.owner)) {
                     rows.append(FeedAnswer.Row($0, in: ask.zone.id))
                 }
                 return FeedAnswer(

@@ -31,14 +31,14 @@ package struct DatabaseChanges: Sendable {
     /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of another feed.
     package func read(
         from reader: any StoreReader,
-        epochs: (UserID) -> Epochs
+        epochs: (UserID) throws(RelayError) -> Epochs
     ) throws(RelayError) -> Page {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
         guard let user = database.caller.user else { throw .accessDenied }
-        return database.scope == .shared
-            ? try sharedPage(of: user, from: reader, epochs) : try ownPage(of: user, from: reader, epochs(user))
+        guard database.scope == .shared else { return try ownPage(of: user, from: reader, try epochs(user)) }
+        return try sharedPage(of: user, from: reader, epochs)
     }
 
     /// The identity of a user's database in tokens.
@@ -108,7 +108,7 @@ package struct DatabaseChanges: Sendable {
     private func sharedPage(
         of user: UserID,
         from reader: any StoreReader,
-        _ epochs: (UserID) -> Epochs
+        _ epochs: (UserID) throws(RelayError) -> Epochs
     ) throws(RelayError) -> Page {
         let logs = OwnerLog.logs(of: try reader.zones(sharedWith: user))
         let isIncomplete = reader.lacksOwners
@@ -129,7 +129,7 @@ package struct DatabaseChanges: Sendable {
             }
             zones += changed.prefix(room)
             if let reached {
-                places.append(.init(owner: log.fingerprint, epoch: epochs(log.owner).current, position: reached))
+                places.append(.init(owner: log.fingerprint, epoch: try epochs(log.owner).current, position: reached))
             }
         }
         places = (places + unread).sorted { $0.owner < $1.owner }
@@ -143,7 +143,7 @@ package struct DatabaseChanges: Sendable {
         in logs: [OwnerLog],
         _ isIncomplete: Bool,
         of user: UserID,
-        _ epochs: (UserID) -> Epochs
+        _ epochs: (UserID) throws(RelayError) -> Epochs
     ) throws(RelayError) -> (known: [UInt64: UInt64], unread: [VectorToken.Place]) {
         guard let token else { return ([:], []) }
         var positions: [UInt64: UInt64] = [:]
@@ -153,8 +153,8 @@ package struct DatabaseChanges: Sendable {
             // Issued when all owners' changes had numbers of one sequence, so it is a position in each owner's log. A token
             // with a place for each owner would lose it for those that are missing.
             if isIncomplete { throw .ownersAreMissing }
-            guard epochs(user).admit(token), token.position <= logs.map(\.latest).max() ?? 0 else { break }
-            for log in logs where epochs(log.owner).admit(token) { positions[log.fingerprint] = token.position }
+            guard try epochs(user).admit(token), token.position <= logs.map(\.latest).max() ?? 0 else { break }
+            for log in logs where try epochs(log.owner).admit(token) { positions[log.fingerprint] = token.position }
             return (positions, [])
         case .vector(let token)? where token.log == log(of: user):
             let known = Dictionary(logs.map { ($0.fingerprint, $0) }) { first, _ in first }
@@ -164,7 +164,7 @@ package struct DatabaseChanges: Sendable {
                     continue
                 }
                 guard let log = known[place.owner], place.position <= log.latest,
-                    epochs(log.owner).admit(place.epoch, upTo: place.position)
+                    try epochs(log.owner).admit(place.epoch, upTo: place.position)
                 else { throw .changeTokenExpired }
                 positions[place.owner] = place.position
             }

@@ -7,9 +7,12 @@ package import Records
 package protocol Store: Sendable {
     /// Returns the epochs of an owner's data, past and current.
     ///
-    /// A new epoch begins when the store is created, when it is restored, and at the first write after the process
-    /// starts. Every change token contains the epoch in which it was issued.
-    func epochs(of owner: UserID) -> Epochs
+    /// A new epoch begins when the store is created, and when a restore or the loss of a server may have taken its latest
+    /// commits; a store of one process also begins one at the first write after the process starts. Every change token
+    /// contains the epoch in which it was issued. Usually answered from memory.
+    ///
+    /// Throws `tryAgainLater` if the store cannot be read.
+    func epochs(of owner: UserID) throws(RelayError) -> Epochs
 
     /// The schema as of the latest commit, usually answered from memory.
     ///
@@ -217,7 +220,7 @@ extension StoreReader {
 
 extension Store {
     /// Returns the current epoch of an owner's data.
-    package func epoch(of owner: UserID) -> UInt64 { epochs(of: owner).current }
+    package func epoch(of owner: UserID) throws(RelayError) -> UInt64 { try epochs(of: owner).current }
 }
 
 extension StoreReader {

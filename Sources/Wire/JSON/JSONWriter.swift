@@ -104,10 +104,10 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func array<Elements: Sequence>(
         _ elements: Elements,
-        _ body: (inout JSONWriter, Elements.Element) -> Void
-    ) {
+        _ body: (inout JSONWriter, Elements.Element) throws -> Void
+    ) rethrows {
         open(UInt8(ascii: "["))
-        for element in elements { body(&self, element) }
+        for element in elements { try body(&self, element) }
         close(UInt8(ascii: "]"))
     }
 

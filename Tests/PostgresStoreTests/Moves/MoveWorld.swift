@@ -209,7 +209,7 @@
             for view in Self.views {
                 let page = try store.read { reader throws(RelayError) in
                     try DatabaseChanges(database: view.address, token: tokens.databases[view.name], limit: 1_000)
-                        .read(from: reader) { store.epochs(of: $0) }
+                        .read(from: reader) { user throws(RelayError) in try store.epochs(of: user) }
                 }
                 next.databases[view.name] = page.token.encoded
                 for zone in page.zones {
@@ -229,7 +229,7 @@
             try store.read { reader throws(RelayError) in
                 var lines: [String] = []
                 let page = try ZoneChanges(zone: zone, of: view.address, token: token, limit: 1_000)
-                    .read(from: reader, epochs: store.epochs(of: zone.owner)) { record in
+                    .read(from: reader, epochs: try store.epochs(of: zone.owner)) { record in
                         lines.append(
                             "\(record.isDeleted ? "-" : "")\(record.name) \(record.change) \(record.parent ?? "") "
                                 + "\(record.created.by) \(record.modified.at.milliseconds) "

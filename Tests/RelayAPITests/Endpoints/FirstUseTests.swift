@@ -157,7 +157,7 @@ private struct StoppingStore: Store {
 
     var currentSchema: Schema { store.currentSchema }
 
-    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
+    func epochs(of owner: UserID) throws(RelayError) -> Epochs { try store.epochs(of: owner) }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try store.read(body)

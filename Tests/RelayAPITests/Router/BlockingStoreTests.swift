@@ -469,7 +469,7 @@ private struct BlockingStore: Store {
 
     var currentSchema: Schema { store.currentSchema }
 
-    func epochs(of owner: UserID) -> Epochs { store.epochs(of: owner) }
+    func epochs(of owner: UserID) throws(RelayError) -> Epochs { try store.epochs(of: owner) }
 
     private func count() {
         catalog.watch?.note("read")

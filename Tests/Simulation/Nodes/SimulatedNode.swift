@@ -93,7 +93,7 @@ final class NodeStore: Store, NoticeReceiver {
 
     var currentSchema: Schema { schema.withLock { $0 } }
 
-    func epochs(of owner: UserID) -> Epochs { shared.epochs(of: owner) }
+    func epochs(of owner: UserID) throws(RelayError) -> Epochs { try shared.epochs(of: owner) }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try shared.read(body)
