@@ -231,16 +231,16 @@ package final class PostgresServer: Sendable {
         supervisor.waitUntilExit()
     }
 
-    /// Sends a signal to all of the server's processes.
+    /// Sends SIGSTOP, SIGCONT or SIGKILL to all of the server's processes.
     package func signal(_ number: Int32) {
         guard supervisor.isRunning,
             let text = try? String(contentsOfFile: folder + "/data/postmaster.pid", encoding: .utf8),
             let main = text.split(separator: "\n").first.flatMap({ pid_t($0) }), main > 1
         else { return }
-        // The main process first, so that it starts no more of them.
-        if number != SIGCONT { _ = Foundation.kill(main, number) }
+        // The main process stands still, so that it starts no more of them; once it is gone, they have another parent.
+        if number != SIGCONT { _ = Foundation.kill(main, SIGSTOP) }
         for (process, parent) in Self.processes() where parent == main { _ = Foundation.kill(process, number) }
-        if number == SIGCONT { _ = Foundation.kill(main, number) }
+        _ = Foundation.kill(main, number)
     }
 
     /// Returns all processes of the system with their parents.

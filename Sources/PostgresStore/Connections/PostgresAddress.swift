@@ -63,7 +63,7 @@
             "target_session_attrs": "primary",
             "application_name": "zonecast",
             "client_encoding": "UTF8",
-            "connect_timeout": "5",
+            "connect_timeout": "3",
             // A server that vanished without a word is noticed after about 20 s.
             "keepalives_idle": "10",
             "keepalives_interval": "5",

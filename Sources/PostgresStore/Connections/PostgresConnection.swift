@@ -1,6 +1,7 @@
 #if Postgres
     import CPostgres
     import Foundation
+    import Synchronization
 
     /// Statements that are sent together and answered in one round trip.
     package struct PostgresPipeline {
@@ -46,6 +47,8 @@
             package var lock = Duration.seconds(10)
             /// Longer than `statement`: after a commit's it leaves the outcome unknown.
             package var answer = Duration.seconds(60)
+            /// How long the server waits for the next statement of a transaction, whose locks others may need.
+            package var idle = Duration.seconds(5)
 
             package init() {}
         }
@@ -58,6 +61,8 @@
         /// Whether the answer to the latest pipeline has yet to be read.
         private var hasUnreadEnd = false
         private var isGivenUp = false
+        /// Set by any thread.
+        private let isCut = Atomic(false)
         /// The number of round trips so far, for tests of costs.
         package private(set) var roundTrips = 0
 
@@ -104,7 +109,7 @@
                 setup.add("SET default_transaction_read_only = on")
             }
             // A relay that stands still must not keep an owner locked.
-            setup.add("SET idle_in_transaction_session_timeout = \(timeouts.answer.wholeMilliseconds)")
+            setup.add("SET idle_in_transaction_session_timeout = \(timeouts.idle.wholeMilliseconds)")
             // All statements look up few rows by keys, whatever the planner believes of tables that are new.
             for method in ["enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit"] {
                 setup.add("SET \(method) = off")
@@ -117,7 +122,12 @@
         deinit { PQfinish(pointer) }
 
         /// Whether the connection is of no more use.
-        package var isBroken: Bool { isGivenUp || PQstatus(pointer) != CONNECTION_OK }
+        package var isBroken: Bool {
+            isGivenUp || isCut.load(ordering: .relaxed) || PQstatus(pointer) != CONNECTION_OK
+        }
+
+        /// Gives the connection up, from any thread; a thread that waits for an answer on it fails soon.
+        func cut() { isCut.store(true, ordering: .relaxed) }
 
         /// Whether the server has closed an idle connection, as it does when it stops.
         func hasVanished() -> Bool {
@@ -361,11 +371,15 @@
             }
         }
 
+        /// How long a thread waits before it looks whether the connection was cut.
+        private static let mostWait: Int64 = 250
+
         private func wait(for events: Int32, until deadline: ContinuousClock.Instant) throws(PostgresError) {
+            guard !isCut.load(ordering: .relaxed) else { throw giveUp("another server is the primary") }
             var place = pollfd(fd: PQsocket(pointer), events: Int16(events), revents: 0)
             let rest = (deadline - ContinuousClock.now).wholeMilliseconds
             guard rest > 0 else { throw giveUp("no answer within \(timeouts.answer)") }
-            let count = poll(&place, 1, Int32(clamping: rest))
+            let count = poll(&place, 1, Int32(min(rest, Self.mostWait)))
             if count < 0, errno != EINTR { throw lost() }
         }
 

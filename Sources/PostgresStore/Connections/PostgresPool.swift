@@ -18,6 +18,7 @@
 
         private struct Group {
             var idle: [PostgresConnection] = []
+            var lent: [PostgresConnection] = []
             /// Idle and lent ones, and those that are being made.
             var count = 0
         }
@@ -65,6 +66,7 @@
             do throws(PostgresError) {
                 let connection = try PostgresConnection(to: address, for: purpose, timeouts: timeouts)
                 try prepare(connection)
+                condition.withLock { groups[purpose, default: Group()].lent.append(connection) }
                 return connection
             } catch {
                 release(purpose)
@@ -75,6 +77,7 @@
         /// Puts a connection back, or closes it if it is broken; the others that are idle too then, since they hardly work.
         package func put(back connection: PostgresConnection, _ purpose: PostgresConnection.Purpose) {
             connection.rollBack()
+            condition.withLock { groups[purpose, default: Group()].lent.removeAll { $0 === connection } }
             guard connection.isBroken else {
                 condition.withLock {
                     if isClosed {
@@ -88,7 +91,7 @@
             }
             let useless = condition.withLock {
                 let idle = groups.values.flatMap(\.idle)
-                groups = groups.mapValues { Group(count: $0.count - $0.idle.count) }
+                groups = groups.mapValues { Group(lent: $0.lent, count: $0.count - $0.idle.count) }
                 return idle
             }
             // Closed outside of the lock, since that sends a message.
@@ -96,12 +99,18 @@
             release(purpose)
         }
 
+        /// Gives all connections up: a server that stands still answers none of them, and does not close them either.
+        package func cutAll() {
+            let all = condition.withLock { groups.values.flatMap { $0.idle + $0.lent } }
+            for connection in all { connection.cut() }
+        }
+
         /// Closes all idle connections, and each lent one when it is put back.
         package func close() {
             let idle = condition.withLock {
                 isClosed = true
                 let idle = groups.values.flatMap(\.idle)
-                groups = groups.mapValues { Group(count: $0.count - $0.idle.count) }
+                groups = groups.mapValues { Group(lent: $0.lent, count: $0.count - $0.idle.count) }
                 condition.broadcast()
                 return idle
             }
@@ -121,7 +130,10 @@
             defer { condition.unlock() }
             while !isClosed {
                 if let idle = groups[purpose, default: Group()].idle.popLast() {
-                    guard idle.hasVanished() else { return idle }
+                    guard idle.hasVanished() else {
+                        groups[purpose, default: Group()].lent.append(idle)
+                        return idle
+                    }
                     groups[purpose, default: Group()].count -= 1
                     continue
                 }

@@ -42,18 +42,19 @@
         ) {
             self.address = address
             self.folder = folder
-            let membership = ClusterMembership(folder)
+            let (membership, watch) = (ClusterMembership(folder), ServerWatch())
             let prepare = { @Sendable (connection: PostgresConnection) throws(PostgresError) -> PostgresLayout.Server in
                 try membership.check(connection, creates: creates)
             }
             self.prepare = { @Sendable (connection: PostgresConnection) throws(PostgresError) -> Void in
-                _ = try prepare(connection)
+                watch.note(try prepare(connection))
             }
             var (few, short) = (PostgresPool.Limits(), PostgresConnection.Timeouts())
             (few.reading, few.writing, few.wait) = (4, 2, .seconds(5))
             (short.statement, short.lock, short.answer) = (.seconds(10), .seconds(5), .seconds(15))
             control = PostgresPool(address, limits: few, timeouts: short, prepare: self.prepare)
-            stores = PostgresDatabase(address, limits: limits, prepare: prepare)
+            watch.add(control)
+            stores = PostgresDatabase(address, limits: limits, watch: watch, prepare: prepare)
             shards = PostgresShards(control: stores) { (number, url) throws(PostgresError) in
                 try PostgresDatabase(address.ofShard(url), limits: limits) { connection throws(PostgresError) in
                     try membership.check(connection, creates: false, shard: number)

@@ -143,16 +143,31 @@
             try connection.commit(tables)
         }
 
+        /// Replaces all epochs by new ones, so that no token of before is valid.
+        static func renewEpochs(_ connection: PostgresConnection) throws(PostgresError) {
+            var lock = PostgresPipeline()
+            lock.add("LOCK TABLE owner IN EXCLUSIVE MODE")
+            _ = try connection.begin(lock)
+            var epochs = PostgresPipeline()
+            epochs.add("DELETE FROM owner_epoch")
+            addNewEpochs(to: &epochs)
+            try connection.commit(epochs)
+        }
+
+        private static func addNewEpochs(to pipeline: inout PostgresPipeline) {
+            // The same for all owners of a container, so that an export can say it for all of them.
+            pipeline.add("UPDATE home SET epoch = ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint")
+            pipeline.add(
+                "UPDATE owner o SET epoch = h.epoch FROM person p JOIN home h ON h.id = p.home WHERE p.id = o.id"
+            )
+        }
+
         private func beginEpochs(_ connection: PostgresConnection, _ server: Server) throws(PostgresError) {
             var epochs = PostgresPipeline()
             // First, so that no write takes a number in between.
             epochs.add("LOCK TABLE owner IN EXCLUSIVE MODE")
             epochs.add("INSERT INTO owner_epoch (owner, epoch, last_change) SELECT id, epoch, last_change FROM owner")
-            // The same for all owners of a container, so that an export can say it for all of them.
-            epochs.add("UPDATE home SET epoch = ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint")
-            epochs.add(
-                "UPDATE owner o SET epoch = h.epoch FROM person p JOIN home h ON h.id = p.home WHERE p.id = o.id"
-            )
+            Self.addNewEpochs(to: &epochs)
             epochs.add(
                 """
                 SELECT setval('change', greatest((SELECT last_value FROM change), \

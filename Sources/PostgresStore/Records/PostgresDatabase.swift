@@ -37,31 +37,59 @@
             _ address: PostgresAddress,
             limits: PostgresPool.Limits = .init(),
             timeouts: PostgresConnection.Timeouts = .init(),
+            watch: ServerWatch = ServerWatch(),
             prepare: @escaping @Sendable (PostgresConnection) throws(PostgresError) -> PostgresLayout.Server
         ) {
-            let watch = ServerWatch()
             self.watch = watch
             pool = PostgresPool(address, limits: limits, timeouts: timeouts) { connection throws(PostgresError) in
                 watch.note(try prepare(connection))
             }
+            watch.add(pool)
         }
 
         deinit { pool.close() }
 
+        /// Expires every change token that was issued so far.
+        package func renewEpochs() throws(PostgresError) {
+            try pool.use(.brief) { connection throws(PostgresError) in
+                try PostgresLayout.renewEpochs(connection)
+            }
+            watch.renew()
+        }
+
         /// A number that changes when the process has reached another server or another timeline, so that epochs may have
         /// changed.
         var generation: Int { watch.generation }
+    }
 
-        private final class ServerWatch: Sendable {
-            private let state = Mutex<(server: PostgresLayout.Server?, generation: Int)>((nil, 0))
+    /// Which server the connections of this process have reached last.
+    final class ServerWatch: Sendable {
+        private struct WeakPool: Sendable { weak var pool: PostgresPool? }
 
-            var generation: Int { state.withLock { $0.generation } }
+        private struct State {
+            var server: PostgresLayout.Server?
+            var generation = 0
+            var pools: [WeakPool] = []
+        }
 
-            func note(_ server: PostgresLayout.Server) {
-                state.withLock { state in
-                    if state.server != server { state = (server, state.generation + 1) }
-                }
+        private let state = Mutex(State())
+
+        /// A number that changes with the server and its timeline.
+        var generation: Int { state.withLock { $0.generation } }
+
+        /// Adds connections that are given up when another server is the primary.
+        func add(_ pool: PostgresPool) { state.withLock { $0.pools.append(WeakPool(pool: pool)) } }
+
+        func renew() { state.withLock { $0.generation += 1 } }
+
+        /// Notes the server of a new connection, which is the primary now.
+        func note(_ server: PostgresLayout.Server) {
+            let pools: [PostgresPool] = state.withLock { state in
+                guard state.server != server else { return [] }
+                defer { (state.server, state.generation) = (server, state.generation + 1) }
+                return state.server == nil ? [] : state.pools.compactMap(\.pool)
             }
+            for pool in pools { pool.cutAll() }
         }
     }
 

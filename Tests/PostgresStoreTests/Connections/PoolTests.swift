@@ -48,6 +48,34 @@
             #expect(try one() == 1)
         }
 
+        @Test("a thread that waits for a server that stands still goes on when the pool gives its connections up")
+        func givenUp() async throws {
+            let address = try emptyDatabase()
+            let pool = PostgresPool(address)
+            defer { pool.close() }
+            let observer = try PostgresConnection(to: address)
+            try observer.query("SELECT pg_advisory_lock(1)")
+            let executor = BlockingExecutor(name: "test", threads: 1)
+            async let failure = Task(executorPreference: executor) { () -> PostgresError? in
+                do throws(PostgresError) {
+                    _ = try pool.use(.writing) { connection throws(PostgresError) in
+                        try connection.query("SELECT pg_advisory_lock(1)")
+                    }
+                    return nil
+                } catch {
+                    return error
+                }
+            }.value
+            let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1"
+            while try observer.query(waiting).first?.int(0) == 0 { await Task.yield() }
+            pool.cutAll()
+            #expect(await failure?.code == .connectionLost)
+            let next = try pool.use(.writing) { connection throws(PostgresError) in
+                try connection.query("SELECT 1").first?.int(0)
+            }
+            #expect(next == 1)
+        }
+
         @Test("tasks on the executor may block while others run")
         func executor() async throws {
             let pool = PostgresPool(try emptyDatabase())

@@ -16,11 +16,14 @@
         let observer: PostgresConnection
 
         init(_ address: PostgresAddress) throws {
+            // Tests hold transactions open while they look at the server.
+            var timeouts = PostgresConnection.Timeouts()
+            timeouts.idle = .seconds(600)
             func open() throws -> PostgresStore {
                 guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
                 return try PostgresStore(
                     ContainerEnvironment(container, .development),
-                    in: PostgresDatabase(address, cluster: "test"),
+                    in: PostgresDatabase(address, cluster: "test", timeouts: timeouts),
                     draw: { UInt64.random(in: 1 ... .max) }
                 )
             }
