@@ -73,6 +73,8 @@ let libpq = Target.Dependency.target(
     condition: buildsPostgres ? nil : .when(traits: ["Postgres"])
 )
 let postgres = strict + (buildsPostgres ? [.define("Postgres")] : [])
+/// With it, tests on ZoneTesting's relay also run on the store that `ZONECAST_TEST_STORE` names.
+let testStores: [Target.Dependency] = buildsPostgres ? ["StoreTesting"] : []
 
 var package = Package(
     name: "zonecast",
@@ -194,13 +196,14 @@ var package = Package(
         ),
         .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb, grdbSQLite], exclude: ["Documentation"]),
         // Both sides in one process.
-        .ours(
-            "ZoneTesting",
-            [
+        .target(
+            name: "ZoneTesting",
+            dependencies: [
                 "Records", "Wire", "RelayCore", "SQLiteStore", "RelaySystem", "RelayAPI", "ZoneKit", "ZoneMirror",
                 "SyncCore",
                 httpTypes,
-            ]
+            ] + testStores,
+            swiftSettings: strict + (buildsPostgres ? [.define("TestStores")] : [])
         ),
         // Programs that a cluster on one machine and tests run, among them PostgreSQL's.
         .ours("ChildProcesses"),

@@ -59,6 +59,10 @@
             return PostgresStores(place.open(), base, cache: cache, scheduler: options.scheduler)
         }
 
+        func renewEpochs(of stores: any ServedStores) throws { try (stores as? PostgresStores)?.database.renewEpochs() }
+
+        func abandon(_ stores: any ServedStores) { (stores as? PostgresStores)?.abandon() }
+
         func store(_ options: TestStoreOptions) throws -> any Store {
             let base = options.options
             guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
@@ -149,7 +153,12 @@
             }
         }
 
-        func open() -> PostgresDatabase { PostgresDatabase(address, cluster: Self.cluster) }
+        func open() -> PostgresDatabase {
+            // Tests may hold a write open for as long as they like.
+            var timeouts = PostgresConnection.Timeouts()
+            timeouts.idle = .seconds(600)
+            return PostgresDatabase(address, cluster: Self.cluster, timeouts: timeouts)
+        }
 
         static func take(shard: Int = 1) -> TestDatabase {
             // A test of a store on PostgreSQL cannot say anything without a server.

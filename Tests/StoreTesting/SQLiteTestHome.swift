@@ -62,6 +62,10 @@ final class SQLiteTestHome: TestHome {
         )
     }
 
+    func renewEpochs(of stores: any ServedStores) throws { try (stores as? StoreFolder)?.renewEpochs() }
+
+    func abandon(_ stores: any ServedStores) { (stores as? StoreFolder)?.abandon() }
+
     func store(_ options: TestStoreOptions) throws -> any Store {
         let (options, base) = (options, options.options)
         guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }

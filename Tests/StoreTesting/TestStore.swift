@@ -80,6 +80,12 @@ package protocol TestHome: RelayHome, AnyObject {
     /// Returns the stores of all containers; opens none.
     func stores(_ options: TestStoreOptions) -> any ServedStores
 
+    /// Expires every change token of stores that were opened here.
+    func renewEpochs(of stores: any ServedStores) throws
+
+    /// Closes stores that were opened here as the end of their process would.
+    func abandon(_ stores: any ServedStores)
+
     /// Opens one store, in no catalog; for tests of options that a relay does not have.
     func store(_ options: TestStoreOptions) throws -> any Store
 }

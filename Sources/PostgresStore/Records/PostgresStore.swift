@@ -180,13 +180,11 @@
 
         // MARK: Epochs
 
-        package func epochs(of owner: UserID) -> Epochs {
+        package func epochs(of owner: UserID) throws(RelayError) -> Epochs {
             let generation = database.generation
             if let known = epochsKnown.withLock({ $0[owner] }), known.generation == generation { return known.epochs }
-            guard let read = try? readEpochs(of: owner) else {
-                // No token has this epoch, and none gets it: the read or write around this call fails too.
-                return epochsKnown.withLock { $0[owner] }?.epochs ?? Epochs(current: 0)
-            }
+            let read: Epochs
+            do throws(PostgresError) { read = try readEpochs(of: owner) } catch { throw error.relayError }
             epochsKnown.withLock { known in
                 if known.count >= Self.mostEpochs { known = [:] }
                 known[owner] = KnownEpochs(epochs: read, generation: generation)

@@ -33,7 +33,7 @@
         ///   - options: how stores are opened, and what they report.
         ///   - cache: the files of assets on this machine.
         ///   - objects: the storage for the contents of new assets; `nil` keeps them in the database.
-        ///   - scheduler: runs commits in place of the stores' own threads.
+        ///   - scheduler: runs commits in place of the stores' own threads; reads run on the caller's thread then.
         ///   - shards: all databases of the cluster; `nil` opens the others as `database` was opened.
         package init(
             _ database: PostgresDatabase,
@@ -52,7 +52,8 @@
             readers = BlockingExecutor(name: "zonecast-read", threads: database.pool.limits.reading)
         }
 
-        package var executor: (any TaskExecutor)? { readers }
+        /// Threads for what may block; `nil` if the caller runs the commits too, and decides on which threads.
+        package var executor: (any TaskExecutor)? { scheduler == nil ? readers : nil }
 
         package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
             try openedStore(of: home).store
@@ -266,6 +267,12 @@
             for store in stores { store.close() }
             databases.close()
         }
+
+        /// Ends every store as the end of the process would.
+        package func abandon() {
+            let stores = opening.withLock { _ in open.withLock { $0.end() } }
+            for store in stores { store.abandon() }
+        }
     }
 
     /// The store of one container: in one database, or in several.
@@ -290,6 +297,11 @@
         func close() {
             many?.close()
             one?.close()
+        }
+
+        func abandon() {
+            many?.abandon()
+            one?.abandon()
         }
 
         mutating func isUnused() -> Bool {

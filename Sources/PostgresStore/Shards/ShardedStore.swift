@@ -97,6 +97,12 @@
             for store in others.withLock({ Array($0.values) }) { store.close() }
         }
 
+        /// Drops the queued writes without answering them, as the end of the process would.
+        func abandon() {
+            control.abandon()
+            for store in others.withLock({ Array($0.values) }) { store.abandon() }
+        }
+
         package var waitingWrites: Int {
             others.withLock { Array($0.values) }.reduce(control.waitingWrites) { $0 + $1.waitingWrites }
         }
@@ -205,9 +211,10 @@
 
         // MARK: Epochs and the schema
 
-        package func epochs(of owner: UserID) -> Epochs {
-            guard let number = try? shard(of: owner), let store = try? store(number) else { return Epochs(current: 0) }
-            return store.epochs(of: owner)
+        package func epochs(of owner: UserID) throws(RelayError) -> Epochs {
+            let store: PostgresStore
+            do throws(PostgresError) { store = try self.store(try shard(of: owner)) } catch { throw error.relayError }
+            return try store.epochs(of: owner)
         }
 
         package var currentSchema: Schema {

@@ -6,14 +6,18 @@ import RelaySystem
 import SQLiteStore
 import Synchronization
 
+#if TestStores
+    import StoreTesting
+#endif
+
 /// One run of a relay, from start to stop; this file alone says in what kind of store it keeps its data.
 package struct RunningRelay: Sendable {
     private(set) var relay: Relay
     let worker: TestNoticeWorker
     package let hub: NoticeHub
     let process: SimulatedProcess
-    var stores: any ServedStores { files }
-    private let files: StoreFolder
+    var stores: any ServedStores { data.stores }
+    private let data: OpenedData
     private let observer: (any RelayObserver)?
     private let nextRequest: @Sendable () -> UInt64
     private let pendingRequests = PendingRequests()
@@ -32,8 +36,6 @@ package struct RunningRelay: Sendable {
         clockError: ClockError,
         world: World
     ) throws {
-        let place = options.storage == .temporaryFolder ? disk?.place() ?? (folder.url.path, .system) : nil
-        let (path, calls) = (place?.folder, place?.calls ?? .system)
         let (random, process) = (world.random, SimulatedProcess("relay", on: world.executor))
         let (serialQueue, commits) = (
             SerialQueue(of: process, on: world.executor), SerialQueue(of: process, on: world.executor)
@@ -42,19 +44,6 @@ package struct RunningRelay: Sendable {
         time = world.clock.timeSource(off: clockError)
         let source = RandomSource { random.bytes($0) }
         self.random = source
-        let lostWrites = lostWrites
-        if let path {
-            directory = try AccountStore(
-                folder: path,
-                time: time,
-                random: source,
-                cost: .test,
-                disk: calls,
-                onLostWrite: { lostWrites.note() }
-            )
-        } else {
-            directory = try AccountStore(inMemory: (), time: time, random: source)
-        }
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         if options.ignoresRateLimits {
@@ -67,36 +56,27 @@ package struct RunningRelay: Sendable {
         let observer = world.observer
         self.observer = observer
         nextRequest = { world.nextRequest() }
-        let watched = ObservedStore()
         // The bus does not retain the hub, which retains the stores through the relay.
         let notices = CommitNotices(hub.bus)
-        files = StoreFolder(
-            folder: path,
-            draw: { random.number() },
-            disk: calls,
+        let opening = DataOpening(
+            lasts: options.storage == .temporaryFolder,
+            folder: folder,
+            disk: disk,
             checkpointPages: options.checkpointPages,
-            onCommit: { home, commit in
-                if let store = watched.store { observer?.committed(commit, in: store) }
-                notices.publish(commit, of: home)
-            },
-            onLostWrite: { lostWrites.note() },
-            scheduler: { work in
-                commits.run {
-                    work()
-                    if let store = watched.store { observer?.wrote(in: store) }
-                }
-            }
+            time: time,
+            random: source,
+            draw: { random.number() },
+            observer: observer,
+            committed: { notices.publish($1, of: $0) },
+            lostWrite: { [lostWrites] in lostWrites.note() },
+            schedule: { commits.run($0) }
         )
-        if let observer, let home = TestRelay.home {
-            // The observer checks that the file contains what it did when the last run ended.
-            let store = try files.sqliteStore(of: home)
-            watched.hold(store)
-            observer.opened(store)
-        }
+        data = try opening.open()
+        directory = data.directory
         authenticator = try Authenticator(directory: directory, settings: settings, time: time, random: source)
         relay = Relay(
             authenticator: authenticator,
-            stores: files,
+            stores: data.stores,
             hub: hub,
             limits: limits.all,
             time: time,
@@ -162,23 +142,122 @@ package struct RunningRelay: Sendable {
     }
 
     /// Expires every change token issued so far.
-    func renewEpochs() throws { try files.renewEpochs() }
+    func renewEpochs() throws { try data.renewEpochs() }
 
     func stop() {
         worker.stop()
-        files.close()
+        stores.close(patience: .seconds(1))
     }
 
     func kill() {
         process.end()
-        files.abandon()
+        data.abandon()
         pendingRequests.endAll()
     }
 }
 
 extension TestRelay {
     /// The relay's files, as a command that runs beside it opens them.
-    package var files: any RelayHome { FolderHome(disk?.place().folder ?? folder.url.path) }
+    package var files: any RelayHome {
+        #if TestStores
+            if let home = folder.latestHome { return home }
+        #endif
+        return FolderHome(disk?.place().folder ?? folder.url.path)
+    }
+}
+
+/// What a run has opened of the relay's data.
+private struct OpenedData: Sendable {
+    var directory: any AccountDirectory
+    var stores: any ServedStores
+    var renewEpochs: @Sendable () throws -> Void
+    /// Closes the stores as a crash would.
+    var abandon: @Sendable () -> Void
+}
+
+/// How a run opens the relay's data: in files or in memory, or in the store that `ZONECAST_TEST_STORE` names.
+private struct DataOpening {
+    /// Whether the next run finds the data.
+    let lasts: Bool
+    let folder: TestFolder
+    let disk: RelayDisk?
+    let checkpointPages: Int
+    let time: TimeSource
+    let random: RandomSource
+    let draw: @Sendable () -> UInt64
+    let observer: (any RelayObserver)?
+    let committed: @Sendable (ContainerEnvironment, Commit) -> Void
+    let lostWrite: @Sendable () -> Void
+    let schedule: @Sendable (@escaping @Sendable () -> Void) -> Void
+
+    func open() throws -> OpenedData {
+        #if TestStores
+            // Simulated disks and observers need files.
+            if TestStore.current != .sqlite, disk == nil, observer == nil { return try openOtherStore() }
+        #endif
+        return try openFiles()
+    }
+
+    #if TestStores
+        private func openOtherStore() throws -> OpenedData {
+            let home = folder.home(lasting: lasts)
+            let stores = home.stores(TestStoreOptions(draw: draw, committed: committed, scheduler: schedule))
+            return OpenedData(
+                directory: try home.accounts(time: time, random: random, onLostWrite: nil),
+                stores: stores,
+                renewEpochs: { try home.renewEpochs(of: stores) },
+                abandon: { home.abandon(stores) }
+            )
+        }
+    #endif
+
+    private func openFiles() throws -> OpenedData {
+        let place = lasts ? disk?.place() ?? (folder.url.path, .system) : nil
+        let calls = place?.calls ?? .system
+        let watched = ObservedStore()
+        let directory =
+            if let place {
+                try AccountStore(
+                    folder: place.folder,
+                    time: time,
+                    random: random,
+                    cost: .test,
+                    disk: calls,
+                    onLostWrite: lostWrite
+                )
+            } else {
+                try AccountStore(inMemory: (), time: time, random: random)
+            }
+        let files = StoreFolder(
+            folder: place?.folder,
+            draw: draw,
+            disk: calls,
+            checkpointPages: checkpointPages,
+            onCommit: { [observer, committed] home, commit in
+                if let store = watched.store { observer?.committed(commit, in: store) }
+                committed(home, commit)
+            },
+            onLostWrite: lostWrite,
+            scheduler: { [observer, schedule] work in
+                schedule {
+                    work()
+                    if let store = watched.store { observer?.wrote(in: store) }
+                }
+            }
+        )
+        if let observer, let home = TestRelay.home {
+            // The observer checks that the file contains what it did when the last run ended.
+            let store = try files.sqliteStore(of: home)
+            watched.hold(store)
+            observer.opened(store)
+        }
+        return OpenedData(
+            directory: directory,
+            stores: files,
+            renewEpochs: { try files.renewEpochs() },
+            abandon: { files.abandon() }
+        )
+    }
 }
 
 extension ScryptCost {
