@@ -296,7 +296,10 @@ package actor LocalCluster {
         try? FileManager.default.removeItem(atPath: place.folder + "/data")
         try await runServer(number, following: primary)
         try await Self.blocking {
-            for _ in 0..<600 where try server.standbys()[place.name] == nil { usleep(50_000) }
+            for _ in 0..<600 {
+                if try server.standbys()[place.name] != nil { break }
+                usleep(50_000)
+            }
             try server.requireStandby(place.name)
         }
         confirmingStandby = place.name

@@ -164,7 +164,22 @@ struct ProxyTests {
             for metric in named { #expect(shown.contains("\n\(metric)"), "\(name) names \(metric)") }
         }
         guard Tool.isInstalled("promtool") else { return }
-        let tested = try Tool.run("promtool", ["test", "rules", "alerts.test.yaml"], in: deploy)
-        #expect(tested.status == 0, "\(tested.output)")
+        for rules in ["alerts", "alerts.cluster"] {
+            let checked = try Tool.run("promtool", ["check", "rules", "\(rules).yaml"], in: deploy)
+            #expect(checked.status == 0, "\(checked.output)")
+            let tested = try Tool.run("promtool", ["test", "rules", "\(rules).test.yaml"], in: deploy)
+            #expect(tested.status == 0, "\(tested.output)")
+        }
+    }
+
+    @Test(
+        "Caddy accepts the file for several relays",
+        .enabled(if: Tool.isInstalled("caddy"), "caddy is not installed")
+    )
+    func caddyForSeveralRelays() throws {
+        let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../Deploy/proxy/Caddyfile.cluster").standardizedFileURL.path
+        let checked = try Tool.run("caddy", ["validate", "--adapter", "caddyfile", "--config", file])
+        #expect(checked.status == 0, "\(checked.output)")
     }
 }

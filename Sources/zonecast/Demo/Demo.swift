@@ -139,6 +139,7 @@ struct Demo: AsyncParsableCommand {
 
     func run() async throws {
         if join { return try await runForAudience() }
+        if cluster != nil { try ClusterCommand.requireStore() }
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !DemoTerminal.isDumb
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)

@@ -1,135 +1,75 @@
 import Foundation
 import Synchronization
 
-/// What the writers of a trial have sent, what was confirmed, and what devices on each node have seen.
-final class TrialLedger: Sendable {
-    struct Entry {
-        var sent = 0
-        var confirmed = 0
+/// A thread that works until it is stopped.
+final class TrialThread: Sendable {
+    private let isEnding = Atomic(false)
+    private let life = DispatchGroup()
+
+    init(_ body: @escaping @Sendable (TrialThread) -> Void) {
+        life.enter()
+        Thread {
+            body(self)
+            self.life.leave()
+        }.start()
     }
 
-    /// A confirmed value that a device has not seen yet.
-    private struct Unseen {
-        var name: String
-        var value: Int
-        var since: ContinuousClock.Instant
-    }
+    var isStopped: Bool { isEnding.load(ordering: .relaxed) }
 
-    private struct State {
-        var entries: [String: Entry] = [:]
-        var confirmations = 0
-        /// By listener.
-        var unseen: [String: [Unseen]] = [:]
-        /// Since when a listener's requests have succeeded; `nil` while they fail.
-        var healthySince: [String: ContinuousClock.Instant] = [:]
-        var objections: [String] = []
-        var slowest = Duration.zero
-        var seen = 0
-    }
-
-    /// How long a change may stay unannounced, with two seconds for the request that fetches it on a busy machine.
-    private static let mostTime = Duration.seconds(17)
-
-    private let state = Mutex(State())
-
-    var entries: [String: Entry] { state.withLock { $0.entries } }
-    var confirmations: Int { state.withLock { $0.confirmations } }
-    /// What contradicts an invariant.
-    var objections: [String] { state.withLock { $0.objections } }
-    /// The longest time from a confirmation until a device of a working node had the value.
-    var slowest: Duration { state.withLock { $0.slowest } }
-    var seen: Int { state.withLock { $0.seen } }
-
-    func object(_ words: String) { state.withLock { if $0.objections.count < 20 { $0.objections.append(words) } } }
-
-    func willSend(_ value: Int, to name: String) { state.withLock { $0.entries[name, default: Entry()].sent = value } }
-
-    func confirmed(_ value: Int, of name: String) {
-        state.withLock { state in
-            state.entries[name]?.confirmed = value
-            state.confirmations += 1
-            for listener in state.unseen.keys {
-                state.unseen[listener]?.append(Unseen(name: name, value: value, since: .now))
-            }
-        }
-    }
-
-    func add(listener: String) { state.withLock { $0.unseen[listener] = [] } }
-
-    /// A listener's requests succeed or fail.
-    func listener(_ name: String, isHealthy: Bool) {
-        state.withLock { state in
-            state.healthySince[name] = isHealthy ? state.healthySince[name] ?? .now : nil
-        }
-    }
-
-    /// A listener has read the feed.
-    func saw(_ values: [String: Int], by listener: String) {
-        state.withLock { state in
-            let now = ContinuousClock.now
-            let healthySince = state.healthySince[listener] ?? now
-            var rest: [Unseen] = []
-            for each in state.unseen[listener] ?? [] {
-                guard values[each.name] ?? 0 >= each.value else {
-                    rest.append(each)
-                    continue
-                }
-                state.seen += 1
-                state.slowest = max(state.slowest, now - max(each.since, healthySince))
-            }
-            state.unseen[listener] = rest
-        }
-    }
-
-    /// Objects to changes that a device of a working node should have been told of.
-    func checkNotices() {
-        state.withLock { state in
-            for (listener, unseen) in state.unseen {
-                guard let oldest = unseen.first, let healthySince = state.healthySince[listener] else { continue }
-                let age = ContinuousClock.now - max(oldest.since, healthySince)
-                guard age > Self.mostTime else { continue }
-                state.objections.append(
-                    "e: \(listener) has not been told of \(oldest.name) = \(oldest.value) for \(age)"
-                )
-                state.unseen[listener] = []
-            }
-        }
+    /// Waits until the thread has ended.
+    func stop() {
+        isEnding.store(true, ordering: .relaxed)
+        life.wait()
     }
 }
 
-/// Requests of one user in the trial's zone.
+/// Requests of the trial's users.
 struct TrialClient {
     static let zone = "Trial"
     static let container = "iCloud.org.example.trials"
 
-    static func path(_ operation: String, device: Bool = false) -> String {
+    static func path(
+        _ operation: String,
+        in database: String = "private",
+        of user: String = "alice",
+        device: Bool = false
+    ) -> String {
         device
-            ? "/device/1/\(container)/development/\(operation)?ckWebAuthToken=dev-alice"
-            : "/database/1/\(container)/development/private/\(operation)?ckWebAuthToken=dev-alice"
+            ? "/device/1/\(container)/development/\(operation)?ckWebAuthToken=dev-\(user)"
+            : "/database/1/\(container)/development/\(database)/\(operation)?ckWebAuthToken=dev-\(user)"
     }
 
     /// The header with the device of a listener: the device that writes gets no notice.
     static func device(_ name: String) -> [String: String] { ["X-Zonecast-Device-ID": name] }
 
-    /// Waits until the port answers with success.
-    static func send(_ operation: String, body: String, port: Int) throws -> HTTPConnection.Answer {
+    /// Repeats a request until it succeeds.
+    static func send(
+        _ operation: String,
+        in database: String = "private",
+        of user: String = "alice",
+        body: String,
+        port: Int
+    ) throws -> HTTPConnection.Answer {
         for _ in 0..<300 {
-            if let answer = try? HTTPConnection(port: port).send("POST", path(operation), body: body),
-                answer.status == 200
-            {
-                return answer
-            }
+            let target = path(operation, in: database, of: user)
+            let answer = try? HTTPConnection(port: port).send("POST", target, body: body)
+            if let answer, answer.status == 200 { return answer }
             usleep(200_000)
         }
         throw HTTPConnection.ConnectionLost()
     }
 
-    static func prepare(port: Int) throws {
+    static func makeZone(_ name: String, port: Int) throws {
+        let zone = #"{"zoneID":{"zoneName":"\#(name)"}}"#
         _ = try send(
             "zones/modify",
-            body: #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"\#(zone)"}}}]}"#,
+            body: #"{"operations":[{"operationType":"create","zone":\#(zone)}]}"#,
             port: port
         )
+    }
+
+    static func prepare(port: Int) throws {
+        try makeZone(zone, port: port)
         let subscription = #"{"subscriptionID":"s","subscriptionType":"zone","zoneID":{"zoneName":"\#(zone)"}}"#
         _ = try send(
             "subscriptions/modify",
@@ -137,80 +77,143 @@ struct TrialClient {
             port: port
         )
     }
+
+    /// Returns a record with a value, and the tag that it must still have, for an operation.
+    static func record(_ name: String, _ value: Int? = nil, tag: String? = nil) -> String {
+        var parts = [#""recordName":"\#(name)""#, #""recordType":"Note""#]
+        if let value { parts.append(#""fields":{"value":{"value":\#(value)}}"#) }
+        if let tag { parts.append(#""recordChangeTag":"\#(tag)""#) }
+        return "{\(parts.joined(separator: ","))}"
+    }
 }
 
-/// Writes through the balancer, and repeats each request with its identifier until it has an answer.
+/// A record as the relay answers.
+struct TrialRecord: Decodable {
+    struct Field: Decodable { var value: Int }
+    struct Answer: Decodable { var records: [TrialRecord]? }
+
+    var recordName: String?
+    var recordChangeTag: String?
+    var deleted: Bool?
+    var fields: [String: Field]?
+    var serverErrorCode: String?
+    var shortGUID: String?
+
+    var value: Int? { fields?["value"]?.value }
+}
+
+/// A connection through the balancer, opened anew when it breaks.
+struct TrialConnection {
+    let port: Int
+    private var connection: HTTPConnection?
+
+    init(port: Int) { self.port = port }
+
+    /// Sends once; `nil` if there was no answer, or none that decides the request.
+    mutating func ask(_ operation: String, body: String) -> TrialRecord.Answer? {
+        do {
+            let open = try connection ?? HTTPConnection(port: port)
+            connection = open
+            let answer = try open.send("POST", TrialClient.path(operation), body: body)
+            guard answer.status != 429, answer.status < 500 else { return nil }
+            let decoded = try answer.json(TrialRecord.Answer.self)
+            guard decoded.records?.contains(where: { $0.serverErrorCode == "TRY_AGAIN_LATER" }) != true else {
+                return nil
+            }
+            return decoded
+        } catch {
+            connection = nil
+            return nil
+        }
+    }
+
+    /// Repeats a write with one identifier until the relay has decided it.
+    ///
+    /// - Returns: the records of the answer; `nil` if the thread is stopped before that.
+    mutating func modify(
+        _ operations: [String],
+        until thread: TrialThread,
+        whenRefused: () -> Void = {}
+    ) -> [TrialRecord]? {
+        let body =
+            #"{"zoneID":{"zoneName":"\#(TrialClient.zone)"},"operationID":"\#(UUID().uuidString)","atomic":true,"#
+            + #""operations":[\#(operations.joined(separator: ","))]}"#
+        while true {
+            if let answer = ask("records/modify", body: body) { return answer.records ?? [] }
+            whenRefused()
+            if thread.isStopped { return nil }
+            usleep(50_000)
+        }
+    }
+
+    /// Returns records of one committed state; `nil` if there was no answer.
+    mutating func look(_ names: [String]) -> [TrialRecord]? {
+        let records = names.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ",")
+        return ask(
+            "records/lookup",
+            body: #"{"zoneID":{"zoneName":"\#(TrialClient.zone)"},"records":[\#(records)]}"#
+        )?.records
+    }
+}
+
+/// Writes through the balancer.
 final class TrialWriter: Sendable {
     private let number: Int
     private let port: Int
     private let ledger: TrialLedger
-    private let isStopped = Atomic(false)
-    private let life = DispatchGroup()
 
     init(_ number: Int, port: Int, ledger: TrialLedger) {
-        self.number = number
-        self.port = port
-        self.ledger = ledger
-        life.enter()
-        Thread {
-            self.run()
-            self.life.leave()
-        }.start()
+        (self.number, self.port, self.ledger) = (number, port, ledger)
     }
 
-    func stop() {
-        isStopped.store(true, ordering: .relaxed)
-        life.wait()
-    }
+    func start() -> TrialThread { TrialThread { self.run($0) } }
 
-    private func run() {
+    private func run(_ thread: TrialThread) {
+        var connection = TrialConnection(port: port)
         var value = 0
-        while !isStopped.load(ordering: .relaxed) {
+        while !thread.isStopped {
             value += 1
-            // Every fourth write creates a record, which a second execution of the same write could not.
-            let name = value % 4 == 0 ? "w\(number)-new\(value)" : "w\(number)-\(value % 10)"
-            ledger.willSend(value, to: name)
-            if write(value, to: name, isNew: value % 4 == 0) { ledger.confirmed(value, of: name) }
+            // Of four writes, one creates a record, which a second execution of the same write could not, and one deletes
+            // the record of half of them.
+            switch value % 8 {
+            case 4, 0: write(value, to: "w\(number)-new\(value)", "create", thread, &connection)
+            case 5: delete("w\(number)-new\(value - 1)", thread, &connection)
+            default: write(value, to: "w\(number)-\(value % 10)", "forceUpdate", thread, &connection)
+            }
         }
     }
 
-    /// Returns whether the write was confirmed; `false` only at the end.
-    private func write(_ value: Int, to name: String, isNew: Bool) -> Bool {
-        struct Result: Decodable {
-            struct Record: Decodable {
-                var recordChangeTag: String?
-                var serverErrorCode: String?
-            }
-            var records: [Record]?
+    private func write(
+        _ value: Int,
+        to name: String,
+        _ kind: String,
+        _ thread: TrialThread,
+        _ connection: inout TrialConnection
+    ) {
+        ledger.willSend(value, to: name)
+        let operation = #"{"operationType":"\#(kind)","record":\#(TrialClient.record(name, value))}"#
+        if isConfirmed(operation, of: name, thread, &connection) { ledger.confirmed(value, of: name) }
+    }
+
+    private func delete(_ name: String, _ thread: TrialThread, _ connection: inout TrialConnection) {
+        ledger.willDelete(name)
+        let operation = #"{"operationType":"forceDelete","record":{"recordName":"\#(name)"}}"#
+        if isConfirmed(operation, of: name, thread, &connection) { ledger.confirmedDeletion(of: name) }
+    }
+
+    private func isConfirmed(
+        _ operation: String,
+        of name: String,
+        _ thread: TrialThread,
+        _ connection: inout TrialConnection
+    ) -> Bool {
+        guard let answer = connection.modify([operation], until: thread, whenRefused: { ledger.noteRefusal() }) else {
+            return false
         }
-        let record = #"{"recordName":"\#(name)","recordType":"Note","fields":{"value":{"value":\#(value)}}}"#
-        let operation = #"{"operationType":"\#(isNew ? "create" : "forceUpdate")","record":\#(record)}"#
-        let body =
-            #"{"zoneID":{"zoneName":"\#(TrialClient.zone)"},"operationID":"\#(UUID().uuidString)","operations":[\#(operation)]}"#
-        var connection: HTTPConnection?
-        while true {
-            do {
-                let open = try connection ?? HTTPConnection(port: port)
-                connection = open
-                let answer = try open.send("POST", TrialClient.path("records/modify"), body: body)
-                let result = try? answer.json(Result.self).records?.first
-                if answer.status == 200, result?.recordChangeTag != nil { return true }
-                let code = result?.serverErrorCode
-                if answer.status == 200, let code, code != "TRY_AGAIN_LATER" {
-                    // A first attempt without an answer must not be in the way of the repetition.
-                    ledger.object("i: \(name) = \(value) was refused with \(code)")
-                    return false
-                }
-                if answer.status < 500, answer.status != 200 {
-                    ledger.object("i: \(name) = \(value) was refused: \(String(decoding: answer.body, as: UTF8.self))")
-                    return false
-                }
-            } catch {
-                connection = nil
-            }
-            if isStopped.load(ordering: .relaxed) { return false }
-            usleep(50_000)
-        }
+        if answer.count == 1, answer[0].serverErrorCode == nil { return true }
+        // A first attempt without an answer must not be in the way of the repetition.
+        ledger.object("i: a write of \(name) was refused with \(answer.first?.serverErrorCode ?? "no record")")
+        return false
     }
 }
 
@@ -220,32 +223,24 @@ final class TrialListener: Sendable {
     /// Returns the node's port; `nil` while it is down.
     private let port: @Sendable () -> Int?
     private let ledger: TrialLedger
-    private let isStopped = Atomic(false)
-    private let life = DispatchGroup()
 
     init(_ name: String, ledger: TrialLedger, port: @escaping @Sendable () -> Int?) {
         self.name = name
         self.port = port
         self.ledger = ledger
+    }
+
+    func start() -> TrialThread {
         ledger.add(listener: name)
-        life.enter()
-        Thread {
-            self.run()
-            self.life.leave()
-        }.start()
+        return TrialThread { self.run($0) }
     }
 
-    func stop() {
-        isStopped.store(true, ordering: .relaxed)
-        life.wait()
-    }
-
-    private func run() {
+    private func run(_ thread: TrialThread) {
         var follower = TrialFollower()
-        while !isStopped.load(ordering: .relaxed) {
+        while !thread.isStopped {
             do {
                 guard let port = port() else { throw HTTPConnection.ConnectionLost() }
-                try listen(port, &follower)
+                try listen(port, &follower, thread)
             } catch {
                 ledger.listener(name, isHealthy: false)
                 usleep(200_000)
@@ -253,7 +248,7 @@ final class TrialListener: Sendable {
         }
     }
 
-    private func listen(_ port: Int, _ follower: inout TrialFollower) throws {
+    private func listen(_ port: Int, _ follower: inout TrialFollower, _ thread: TrialThread) throws {
         struct Token: Decodable { var webcourierURL: String }
         let poll = try HTTPConnection(port: port)
         let made = try poll.send(
@@ -271,7 +266,7 @@ final class TrialListener: Sendable {
         try poll.begin("GET", target)
         try fetch(on: connection, &follower)
         ledger.listener(name, isHealthy: true)
-        while !isStopped.load(ordering: .relaxed) {
+        while !thread.isStopped {
             guard poll.hasInput(within: 250) else { continue }
             let notice = try poll.finish()
             guard notice.status == 200 else { throw HTTPConnection.ConnectionLost() }
@@ -298,16 +293,10 @@ struct TrialFollower {
 
     private struct Answer: Decodable {
         struct Zone: Decodable {
-            var records: [Record]?
+            var records: [TrialRecord]?
             var syncToken: String?
             var moreComing: Bool?
             var serverErrorCode: String?
-        }
-        struct Record: Decodable {
-            struct Field: Decodable { var value: Int }
-            var recordName: String
-            var deleted: Bool?
-            var fields: [String: Field]?
         }
         var zones: [Zone]?
     }
@@ -332,9 +321,14 @@ struct TrialFollower {
                 continue
             }
             for record in records {
-                guard let value = record.fields?["value"]?.value else { continue }
-                if let before = values[record.recordName], before > value { wentBack.append(record.recordName) }
-                values[record.recordName] = value
+                guard let name = record.recordName else { continue }
+                guard record.deleted != true else {
+                    values[name] = nil
+                    continue
+                }
+                guard let value = record.value else { continue }
+                if let before = values[name], before > value { wentBack.append(name) }
+                values[name] = value
             }
             token = next
             isMore = page.moreComing ?? false

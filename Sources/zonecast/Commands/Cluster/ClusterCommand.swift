@@ -43,6 +43,16 @@ struct ClusterFolderOption: ParsableArguments {
 }
 
 extension ClusterCommand {
+    /// Throws if this program has no store on PostgreSQL, so that its relays could not start.
+    static func requireStore() throws {
+        #if !Postgres
+            throw CommandFailure(
+                .usage,
+                "This zonecast was built without PostgreSQL, so it cannot run a cluster. Build it with: swift build --traits Server,Postgres"
+            )
+        #endif
+    }
+
     struct Start: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Start a cluster; runs until control-C or zonecast cluster stop.",
@@ -89,6 +99,7 @@ extension ClusterCommand {
         }
 
         func run() async throws {
+            try ClusterCommand.requireStore()
             var settings = LocalCluster.Settings.ofThisProgram(folder: options.folder.path, isDev: dev)
             (settings.host, settings.port) = try place()
             (settings.nodes, settings.hasStandby, settings.shards) = (nodes, standby, shards)
