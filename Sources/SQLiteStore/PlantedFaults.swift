@@ -15,21 +15,6 @@ extension SQLiteWriter.Cache {
     }
 }
 
-extension SQLiteWriter {
-    /// Returns the share to store, which is `share` itself.
-    static func written(_ share: Share?, over old: Share?) -> Share? {
-        guard PlantedFault.removedParticipantServed.isPlanted, var share, let old else { return share }
-        let known = Set(share.participants.map(\.id))
-        share.participants += old.participants.filter { !known.contains($0.id) && $0.hasAccepted }
-        return share
-    }
-
-    /// Returns the participants to notify of a commit, which are all of them.
-    static func recipients(_ audience: [CommittedChange.Participant]) -> [CommittedChange.Participant] {
-        PlantedFault.participantUntold.isPlanted ? [] : audience
-    }
-}
-
 extension StoredState {
     /// Returns the last change number used, which is the greatest in the file.
     static func lastNumber(_ greatest: UInt64) -> UInt64 {

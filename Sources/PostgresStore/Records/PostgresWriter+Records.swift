@@ -132,9 +132,7 @@
                 guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
                 return try put(records, replacing: replaced, in: whole, by: device)
             }
-            rootSearch = nil
-            let covers = knownCovers.flatMap { $0.zone == zone.number ? $0.covers : nil } ?? [:]
-            knownCovers = nil
+            let covers = sharing.takeCovers(in: zone.number)
             try attempt {
                 var last = records.reduce(0) { max($0, $1.change) }
                 // An earlier write of this commit may have changed the zone since the caller read it.
@@ -168,7 +166,7 @@
                     }
                     if record.isShare { hasShares = true }
                     if known.watchedTypes.contains(record.type) {
-                        let known = before.map { recordForNotices($0) }
+                        let known = before.map { sharing.recordForNotices($0) }
                         changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
                     }
                 }
@@ -188,20 +186,6 @@
                 try note(zone, by: device, of: author)
             }
         }
-
-        /// Returns a record for the commit's notices, without its fields if those of all records would take too much
-        /// memory.
-        ///
-        /// One deletion may remove gigabytes. Subscriptions that need fields then miss some of it; notices are hints.
-        func recordForNotices(_ record: StoredRecord) -> StoredRecord {
-            noticeBytes += record.fields.count
-            guard noticeBytes > Self.noticeBytesLimit else { return record }
-            var record = record
-            record.fields = FieldsJSON.empty
-            return record
-        }
-
-        private static let noticeBytesLimit = 64 << 20
     }
 
     extension StoredRecord {

@@ -50,8 +50,6 @@
         private var changedZones = ChangedZones()
         /// The changed records of watched types, in the order of the changes.
         var changedRecords: [CommittedRecord] = []
-        /// Bytes of fields kept for notices, of records that were replaced or have moved.
-        var noticeBytes = 0
         var changedSubscriptions: [CommittedSubscription] = []
         var changedSubscriptionsVersion: UInt64 = 0
         /// Set when a statement fails: nothing of this transaction may be committed then.
@@ -67,12 +65,7 @@
         }
 
         private(set) var need: Need?
-        /// Whom to notify besides the owners of the zones.
-        var audience = CommitAudience()
-        /// The shares that cover records of a zone, as far as the write that runs has read them; `nil` after each write.
-        var knownCovers: (zone: Int64, covers: [String: Int64?])?
-        /// `nil` until it is needed, and after each write.
-        var rootSearch: ShareRootSearch?
+        var sharing = SharingState()
         /// The number of outcomes that are kept for each owner.
         let idempotencyRecordLimit: Int
         package let drawIdentity: () -> UInt64
@@ -100,8 +93,7 @@
         /// Begins a write.
         func begin(for owner: UserID?) {
             self.owner = owner
-            rootSearch = nil
-            knownCovers = nil
+            sharing.endWrite()
         }
 
         package override var schema: Schema {
@@ -229,9 +221,7 @@
 
         package override func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
             let found = try super.shares(covering: names, in: zone)
-            let isFull = knownCovers.map { $0.covers.count > 10_000 } ?? false
-            if isFull || knownCovers?.zone != zone.number { knownCovers = (zone.number, [:]) }
-            for name in names { knownCovers?.covers[name] = .some(found[name]) }
+            sharing.keep(covers: found, of: names, in: zone.number)
             return found
         }
 
@@ -268,7 +258,7 @@
                 zone.isDeleted = true
                 noteChange(zone.lastChange, of: zone.id.owner)
                 if zone.sharing != .nothing {
-                    audience.add(try ShareUpdate.end(sharesOf: zone, rows: rows, numbers: self), of: zone.id)
+                    sharing.audience.add(try ShareUpdate.end(sharesOf: zone, rows: rows, numbers: self), of: zone.id)
                 }
                 transaction.later(
                     """
@@ -350,12 +340,14 @@
         }
 
         private func addAudience() throws {
-            let shared = changedZones.changes { audience.hasRecipients || zones.sharing(of: $0) != .nothing }
+            let shared = changedZones.changes { sharing.audience.hasRecipients || zones.sharing(of: $0) != .nothing }
             if !shared.isEmpty {
-                var audiences = try audience.participants(of: [], rows: rows) { _, _ in preconditionFailure("no zone") }
+                var audiences = try sharing.audience.participants(of: [], rows: rows) { _, _ in
+                    preconditionFailure("no zone")
+                }
                 // Each owner has an epoch.
                 for (owner, ids) in Dictionary(grouping: Set(shared), by: \.owner) {
-                    let found = try audience.participants(
+                    let found = try sharing.audience.participants(
                         of: ids.compactMap { zones[$0] },
                         rows: rows,
                         token: try token(of: owner)
@@ -364,10 +356,10 @@
                 }
                 changedZones.setAudiences(audiences)
             }
-            if !changedRecords.isEmpty || audience.hasMovedRecords {
+            if !changedRecords.isEmpty || sharing.audience.hasMovedRecords {
                 var records: [CommittedRecord] = []
                 swap(&records, &changedRecords)
-                try audience.addViewers(to: &records, zone: { zones[$0] }, rows: rows)
+                try sharing.audience.addViewers(to: &records, zone: { zones[$0] }, rows: rows)
                 changedRecords = records
             }
         }
@@ -477,5 +469,4 @@
         }
     }
 
-    extension PostgresWriter: NumberSource {}
 #endif

@@ -18,9 +18,7 @@ extension SQLiteWriter {
             guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
             return try put(records, replacing: replaced, in: whole, by: device)
         }
-        rootSearch = nil
-        let covers = knownCovers.flatMap { $0.zone == zone.number ? $0.covers : nil } ?? [:]
-        knownCovers = nil
+        let covers = sharing.takeCovers(in: zone.number)
         try attempt {
             // An earlier write of this commit may have changed the zone since the caller read it.
             var zone = cache.zones[zone.number] ?? zone
@@ -46,7 +44,7 @@ extension SQLiteWriter {
                 }
                 if record.isShare { hasShares = true }
                 if !cache.watchedTypes.isEmpty, cache.watchedTypes[record.type] != nil {
-                    let known = before.map { recordForNotices($0) }
+                    let known = before.map { sharing.recordForNotices($0) }
                     changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
                 }
                 if record.change >> StoreLayout.runShift != run {

@@ -39,8 +39,6 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     private var changedZones = ChangedZones()
     /// The changed records of watched types, in the order of the changes.
     var changedRecords: [CommittedRecord] = []
-    /// Bytes of fields kept for notices, of records that were replaced or have moved.
-    var noticeBytes = 0
     var changedSubscriptions: [CommittedSubscription] = []
     /// The store's version of subscriptions after this transaction, if it changes any.
     private var changedSubscriptionsVersion: UInt64 = 0
@@ -50,12 +48,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     var hasDroppedIndexes = false
     /// Set when a statement fails: nothing of this transaction may be committed then.
     private(set) var failure: (any Error)?
-    /// Whom to notify besides the owners of the zones.
-    var audience = CommitAudience()
-    /// The shares that cover records of a zone, as far as the write that runs has read them; `nil` after each write.
-    var knownCovers: (zone: Int64, covers: [String: Int64?])?
-    /// `nil` until it is needed, and after each write.
-    var rootSearch: ShareRootSearch?
+    var sharing = SharingState()
     let epoch: UInt64
     /// The number of idempotency records in a generation.
     let idempotencyRecordLimit: Int
@@ -104,13 +97,13 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
         let shared = changedZones.changes(where: isShared)
         if !shared.isEmpty {
             let zones = Set(shared).compactMap { cache.zones[$0] }
-            let participants = try audience.participants(of: zones, rows: self, token: token)
-            changedZones.setAudiences(participants.mapValues(Self.recipients))
+            let participants = try sharing.audience.participants(of: zones, rows: self, token: token)
+            changedZones.setAudiences(participants)
         }
-        if !changedRecords.isEmpty || audience.hasMovedRecords {
+        if !changedRecords.isEmpty || sharing.audience.hasMovedRecords {
             var records: [CommittedRecord] = []
             swap(&records, &changedRecords)
-            try audience.addViewers(to: &records, zone: { cache.zones[$0] }, rows: self)
+            try sharing.audience.addViewers(to: &records, zone: { cache.zones[$0] }, rows: self)
             changedRecords = records
         }
         if !changedSubscriptions.isEmpty { changedSubscriptionsVersion = try advanceSubscriptionsVersion() }
@@ -157,7 +150,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     private func isShared(_ zone: Int64) -> Bool {
-        audience.hasRecipients || cache.zones.sharing(of: zone) != .nothing
+        sharing.audience.hasRecipients || cache.zones.sharing(of: zone) != .nothing
     }
 
     /// Returns the caches for the next transaction, once this one is committed.
@@ -244,9 +237,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     override func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
         let found = try super.shares(covering: names, in: zone)
-        let isFull = knownCovers.map { $0.covers.count > 10_000 } ?? false
-        if isFull || knownCovers?.zone != zone.number { knownCovers = (zone.number, [:]) }
-        for name in names { knownCovers?.covers[name] = .some(found[name]) }
+        sharing.keep(covers: found, of: names, in: zone.number)
         return found
     }
 
@@ -281,7 +272,7 @@ package final class SQLiteWriter: SQLiteReader, StoreWriter {
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
             if zone.sharing != .nothing {
-                audience.add(try ShareUpdate.end(sharesOf: zone, rows: self, numbers: self), of: zone.id)
+                sharing.audience.add(try ShareUpdate.end(sharesOf: zone, rows: self, numbers: self), of: zone.id)
             }
             let statement = try SQL("UPDATE zone_row SET deleted = 1, ended = ?, loss = ? WHERE id = ?", in: database)
             statement.bind(1, zone.lastChange)

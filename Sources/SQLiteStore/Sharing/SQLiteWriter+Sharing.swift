@@ -1,98 +1,18 @@
 import Records
 import RelayCore
 import StoreKit
-import Wire
 
-/// Calls StoreKit's decisions about shares with the rows of this transaction.
-extension SQLiteWriter {
-    /// Updates the sharing tables after records were put, and sets how much of the zone is shared.
-    ///
-    /// `zone` is the owner's view of the zone. Returns the greatest change number that entries of hierarchies have.
-    func updateSharing(
-        for records: [StoredRecord],
-        replacing replaced: [String: StoredRecord],
-        covers: [String: Int64?],
-        in zone: inout Zone
-    ) throws -> UInt64 {
-        let changes = records.compactMap { record -> ShareUpdate.Change? in
-            guard record.isShare else { return nil }
-            let old = replaced[record.name]?.sharing
-            let new = Self.written(record.sharing, over: old)
-            guard old != nil || new != nil else { return nil }
-            return ShareUpdate.Change(name: record.name, change: record.change, old: old, new: new)
-        }
-        var newHierarchies: [ShareKey] = []
-        if !changes.isEmpty {
-            let update = try ShareUpdate.run(for: changes, in: &zone, rows: self, numbers: self, token: token)
-            audience.add(update.recipients, of: zone.id)
-            newHierarchies = update.newHierarchies
-        }
-        guard zone.sharing == .hierarchies else { return 0 }
-        let update = try HierarchyUpdate.run(
-            for: records,
-            replacing: replaced,
-            newHierarchies: newHierarchies,
-            // A share that has ended covers nothing any more.
-            covers: changes.isEmpty ? covers : [:],
-            in: zone,
-            rows: self,
-            numbers: self
-        )
-        audience.add(update, of: zone.id)
-        if !cache.watchedTypes.isEmpty { try noteViews(of: update, records, in: zone) }
-        return update.latest.values.max() ?? 0
+extension SQLiteWriter: SharingWriter {
+    var sharingRows: SQLiteWriter { self }
+    var hasWatchedTypes: Bool { !cache.watchedTypes.isEmpty }
+    func isWatched(_ type: String) -> Bool { cache.watchedTypes[type] != nil }
+
+    /// Makes tokens of zones; all owners of a file have one epoch.
+    var token: (_ identity: UInt64, _ position: UInt64) -> ChangeToken {
+        { [epoch] in ChangeToken(kind: .zone, log: $0, epoch: epoch, position: $1) }
     }
 
-    /// Keeps what query subscriptions need to know of records that are in hierarchies or were.
-    private func noteViews(of update: HierarchyUpdate, _ records: [StoredRecord], in zone: Zone) throws {
-        for record in records where cache.watchedTypes[record.type] != nil {
-            if let change = update.changes[record.change] { audience.add(change, of: record.change) }
-        }
-        // In parts, since the fields of all of them may not fit into memory.
-        var rest = update.moved.filter { cache.watchedTypes[$0.record.type] != nil }[...]
-        while !rest.isEmpty {
-            let part = rest.prefix(32)
-            rest = rest.dropFirst(part.count)
-            let records = try self.records(named: part.map(\.record.name), in: zone, withFields: true)
-            for (outline, change) in part {
-                guard let record = records[outline.name] else { continue }
-                audience.add(change, of: recordForNotices(record), in: zone.id)
-            }
-        }
-    }
-
-    /// Returns a record for the commit's notices, without its fields if those of all records would take too much
-    /// memory.
-    ///
-    /// One deletion may remove gigabytes. Subscriptions that need fields then miss some of it; notices are hints.
-    func recordForNotices(_ record: StoredRecord) -> StoredRecord {
-        noticeBytes += record.fields.count
-        guard noticeBytes > Self.noticeBytesLimit else { return record }
-        var record = record
-        record.fields = FieldsJSON.empty
-        return record
-    }
-
-    private static let noticeBytesLimit = 64 << 20
-
-    func show(_ aliases: [NewRecordAlias], of zone: Zone) throws(RelayError) {
-        try requireOwner(zone.id.owner)
-        try attempt {
-            let aliases = aliases.map { ShareAlias(share: $0.share, shown: $0.shown, kept: $0.kept) }
-            try show(aliases, of: zone, numbers: self)
-        }
-    }
-
-    func recordsAboveShareRoots(among names: [String], in zone: Zone) throws(RelayError) -> Set<String> {
-        try attempt {
-            var search =
-                try rootSearch.flatMap { $0.zone == zone.number ? $0 : nil } ?? ShareRootSearch(in: zone, rows: self)
-            // A second reference would make each change copy it.
-            rootSearch = nil
-            defer { rootSearch = search }
-            return try search.recordsAboveRoots(among: names, rows: self)
-        }
-    }
+    func token(of owner: UserID) -> (_ identity: UInt64, _ position: UInt64) -> ChangeToken { token }
 
     func assignInvitations(
         to contacts: [Share.Contact],
@@ -122,9 +42,5 @@ extension SQLiteWriter {
                 try statement.run()
             }
         }
-    }
-
-    func token(_ identity: UInt64, at position: UInt64) -> ChangeToken {
-        ChangeToken(kind: .zone, log: identity, epoch: epoch, position: position)
     }
 }

@@ -111,7 +111,7 @@ extension SQLiteReader: SharingReads {
     }
 }
 
-extension SQLiteWriter: SharingRows, NumberSource {
+extension SQLiteWriter: SharingRows {
     // MARK: Records
 
     /// Names the index that finds records by name.

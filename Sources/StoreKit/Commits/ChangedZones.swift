@@ -57,7 +57,7 @@ package struct ChangedZones {
     /// Sets the participants to notify of each zone.
     package mutating func setAudiences(_ audiences: [ZoneID: [CommittedChange.Participant]]) {
         for place in changes.indices {
-            if let audience = audiences[changes[place].zone] { changes[place].audience = audience }
+            if let audience = audiences[changes[place].zone] { changes[place].audience = Self.recipients(audience) }
         }
     }
 }
