@@ -8,7 +8,7 @@ import Testing
 
     /// The builds that are made on Linux, by the names that conditions test.
     private static let builds: [Set<String>] = [
-        ["Linux", "FoundationNetworking", "CLibWebSockets", "Glibc", "DEBUG", "Postgres"],
+        ["Linux", "FoundationNetworking", "CLibWebSockets", "Glibc", "DEBUG", "Postgres", "TestStores"],
         ["Linux", "FoundationNetworking", "CLibWebSockets", "Glibc"],
         ["Linux", "FoundationNetworking", "CLibWebSockets", "Musl"],
     ]
