@@ -104,7 +104,9 @@
 
         func files(of home: ContainerEnvironment) throws -> StoreFiles? {
             guard var files = try ownFiles(of: home) else { return nil }
-            guard cluster.shards.all.count > 1 else { return files }
+            // A command has not read yet which shards there are.
+            let shards = try PostgresAccounts.wrapping { () throws(PostgresError) in try cluster.shards.refresh() }
+            guard shards.count > 1 else { return files }
             let parts = try each(home) { connection, number throws(PostgresError) in
                 let bytes = try connection.query(
                     "SELECT coalesce(sum(record_bytes), 0)::bigint FROM zone WHERE home = $1",

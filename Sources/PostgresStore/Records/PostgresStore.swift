@@ -150,7 +150,9 @@
             }
             self.home = home
             let watched = Set(queries.compactMap { $0.subscription?.query?.recordType })
-            known = Mutex(KnownState(state: state, watchedTypes: (state.subscriptionsVersion, watched)))
+            // The subscriptions are on shard 1: another one asks there with its first write.
+            let isRead = peers.map { $0.number == 1 } ?? true
+            known = Mutex(KnownState(state: state, watchedTypes: (isRead ? state.subscriptionsVersion : 0, watched)))
             if !queries.isEmpty { onCommit(Commit(subscriptions: queries, schema: state.schema)) }
             let queue = CommitQueue(
                 name: "zonecast-commit",

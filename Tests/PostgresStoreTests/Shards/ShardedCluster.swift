@@ -62,8 +62,9 @@
         func setDown(_ number: Int, _ isDown: Bool) throws {
             try server.execute("ALTER DATABASE \(name(number)) ALLOW_CONNECTIONS \(!isDown)")
             if isDown {
+                // Waits for the end of each: one that still answers would seem to be back.
                 try server.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '\(name(number))'"
+                    "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '\(name(number))'"
                 )
             }
         }
