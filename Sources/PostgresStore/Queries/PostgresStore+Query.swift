@@ -4,12 +4,6 @@
     package import StoreKit
 
     extension PostgresStore: IndexedStore {
-        package func query<Result>(
-            _ body: (any StoreReader) throws(RelayError) -> Result
-        ) async throws(RelayError) -> Result {
-            try await countedQuery(body).0
-        }
-
         package func read<Result>(
             _ work: inout QueryWork,
             _ body: (any StoreReader) throws(RelayError) -> Result

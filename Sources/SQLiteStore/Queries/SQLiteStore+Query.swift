@@ -3,12 +3,6 @@ package import RelayCore
 package import StoreKit
 
 extension SQLiteStore: IndexedStore {
-    package func query<Result>(
-        _ body: (any StoreReader) throws(RelayError) -> Result
-    ) async throws(RelayError) -> Result {
-        try await countedQuery(body).0
-    }
-
     package func read<Result>(
         _ work: inout QueryWork,
         _ body: (any StoreReader) throws(RelayError) -> Result

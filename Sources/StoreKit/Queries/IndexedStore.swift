@@ -21,6 +21,12 @@ package protocol IndexedStore: Store {
 }
 
 extension IndexedStore {
+    package func query<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        try await countedQuery(body).0
+    }
+
     /// Does what `Store.query` must, and also returns the number of records and index entries looked at.
     ///
     /// Answers from existing indexes if that is cheap. Otherwise builds the missing indexes, step by step between other
