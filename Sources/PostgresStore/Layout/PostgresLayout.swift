@@ -143,7 +143,7 @@
             try connection.commit(tables)
         }
 
-        /// Replaces all epochs by new ones, so that no token of before is valid.
+        /// Replaces all epochs by new ones, so that every earlier token is refused.
         static func renewEpochs(_ connection: PostgresConnection) throws(PostgresError) {
             var lock = PostgresPipeline()
             lock.add("LOCK TABLE owner IN EXCLUSIVE MODE")

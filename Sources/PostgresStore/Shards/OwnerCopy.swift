@@ -77,7 +77,7 @@
                     try enterIndexes(schema)
                     try compare(reader)
                     try admit(visitors())
-                    // Nobody takes a number between the one that is read here and the one that is set.
+                    // With the lock, no write takes a number between the reading of the sequence and its `setval`.
                     try to.connection.query("LOCK TABLE owner IN EXCLUSIVE MODE")
                     try sink.finish(facts)
                     try to.connection.query(

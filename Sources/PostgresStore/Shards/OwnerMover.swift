@@ -6,7 +6,7 @@
 
     /// Moves one owner from one shard to another while relays serve both.
     ///
-    /// 1. All rows are copied from a snapshot. The target's row of the owner says `arriving`, so nobody sees them.
+    /// 1. All rows are copied from a snapshot. The target's row of the owner says `arriving`, so no request reads them.
     /// 2. The source's row says `moving`: writes are refused from here on, and asked to try again in a second.
     /// 3. What has changed since the snapshot is copied. The same transaction makes the target's change numbers continue
     ///    behind the owner's, and lets the target's row say `here`: from then on the move can only be completed.
@@ -293,7 +293,7 @@
         }
     }
 
-    /// Removes what a shard has of an owner who is not there, a few thousand rows at a time; the owner's own row stays.
+    /// Removes the rows of an owner whose data is on another shard, a few thousand at a time; the row in `owner` stays.
     struct OwnerRemoval {
         private let owner: Int64
         private let connection: PostgresConnection

@@ -10,7 +10,7 @@ package struct ShardState: Hashable, Sendable {
     package var failure: String?
     /// Whether new owners may come to it.
     package var takesOwners = true
-    /// How many bytes it has for data; `nil` if nobody has said it.
+    /// How many bytes it has for data; `nil` if the operator has not set it.
     package var room: Int64?
     /// The bytes of its data, and the number of its owners, as measured last.
     package var bytes: Int64 = 0

@@ -5,7 +5,7 @@ package struct ShardLoad: Hashable, Sendable {
     package var number: Int
     /// Whether new owners may come to it.
     package var takesOwners: Bool
-    /// How many bytes its disk has for data; `nil` if nobody has said it.
+    /// How many bytes its disk has for data; `nil` if the operator has not set it.
     package var room: Int64?
     /// The bytes of its data.
     package var bytes: Int64
@@ -38,7 +38,7 @@ package struct ShardPlacement: Sendable {
 
     package init(_ loads: [ShardLoad]) {
         self.loads = loads
-        // Shards whose room nobody has said are taken to be equal, and large enough.
+        // Shards for which no room is set count as equally large, and large enough.
         usualRoom = max((loads.map(\.bytes).max() ?? 0) * 2, 1 << 40)
         meanRate = loads.reduce(0) { $0 + $1.changeRate } / Double(max(loads.count, 1))
     }
