@@ -1,6 +1,6 @@
 #if Postgres
     package import RelayCore
-    import Records
+    package import Records
     import StoreKit
 
     /// Devices that push services notify.
@@ -59,13 +59,27 @@
             }
         }
 
+        private static let devices = """
+            SELECT id, container, environment, user_name, device, session, api_token, kind, address, topic,
+            sandbox, key, secret, registered, fault FROM push_device
+            """
+
         package func pushDevices() throws(DirectoryError) -> [PushDevice] {
             try read { connection throws(PostgresError) in
+                try connection.query("\(Self.devices) ORDER BY registered, id").compactMap(Self.pushDevice)
+            }
+        }
+
+        package func pushDevices(
+            of user: UserID,
+            in home: ContainerEnvironment
+        ) throws(DirectoryError) -> [PushDevice] {
+            try read { connection throws(PostgresError) in
                 try connection.query(
-                    """
-                    SELECT id, container, environment, user_name, device, session, api_token, kind, address, topic,
-                    sandbox, key, secret, registered, fault FROM push_device ORDER BY registered, id
-                    """
+                    "\(Self.devices) WHERE container = $1 AND environment = $2 AND user_name = $3 ORDER BY registered, id",
+                    .text(home.container.name),
+                    .text(home.environment.rawValue),
+                    .text(user.recordName)
                 ).compactMap(Self.pushDevice)
             }
         }

@@ -165,10 +165,16 @@ final class PushService: NoticeReceiver {
     /// Ends the registration of the caller's device, if there is one.
     func remove(for authentication: Authentication, in home: ContainerEnvironment) throws {
         guard let user = authentication.caller.user else { throw authentication.signInRequired }
-        let address = NoticeAddress(store: home, user: user)
-        guard let device = worker.device(authentication.caller.deviceID, at: address) else { return }
-        try register.removePushDevices([device.id])
-        forget(device.id)
+        let deviceID = authentication.caller.deviceID
+        let known = worker.device(deviceID, at: NoticeAddress(store: home, user: user)).map { [$0.id] } ?? []
+        // The device may have registered at another node, of which this one learns with its next sweep.
+        let stored =
+            hub.bus.node == nil
+            ? [] : try register.pushDevices(of: user, in: home).filter { $0.deviceID == deviceID }.map(\.id)
+        let ended = Set(known + stored)
+        guard !ended.isEmpty else { return }
+        try register.removePushDevices(ended.sorted())
+        for id in ended { forget(id) }
     }
 
     private func forget(_ id: String) {

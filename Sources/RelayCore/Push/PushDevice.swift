@@ -68,6 +68,14 @@ package protocol PushDeviceStore: Sendable {
     func notePushFault(_ fault: String?, of id: String) throws(DirectoryError)
     /// Returns all registrations, oldest first.
     func pushDevices() throws(DirectoryError) -> [PushDevice]
+    /// Returns the registrations of one user.
+    func pushDevices(of user: UserID, in home: ContainerEnvironment) throws(DirectoryError) -> [PushDevice]
+}
+
+extension PushDeviceStore {
+    package func pushDevices(of user: UserID, in home: ContainerEnvironment) throws(DirectoryError) -> [PushDevice] {
+        try pushDevices().filter { $0.user == user && $0.home == home }
+    }
 }
 
 /// A push notification.

@@ -1,0 +1,65 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelaySystem
+import StoreTesting
+import Testing
+import Wire
+
+/// Push registrations of devices whose requests go to one node and then to another one, before it has swept.
+@Suite struct PushNodeTests {
+    private struct Channel: NoticeChannel {
+        func send(_ envelope: NoticeEnvelope) {}
+    }
+
+    private struct Node: RelayCalling {
+        let relay: Relay
+        let container: String
+        let hub: NoticeHub
+    }
+
+    private let directory: any AccountDirectory
+    private let base: RelayWorld
+    private let nodes: [Node]
+
+    init() throws {
+        let directory = try TestStore.current.makeHome().accounts()
+        let base = try RelayWorld(directory: directory)
+        self.directory = directory
+        self.base = base
+        nodes = ["a", "b"].map { name in
+            let bus = NodeNoticeBus(node: NodeID(name), run: 1, channel: Channel())
+            let hub = NoticeHub(relayName: name, bus: bus, noticeID: { "n" })
+            let relay = Relay(
+                authenticator: base.relay.authenticator,
+                stores: base.stores,
+                hub: hub,
+                push: PushDependencies(gateway: PushPeer(), register: directory),
+                time: .system,
+                random: .system
+            )
+            return Node(relay: relay, container: base.container, hub: hub)
+        }
+    }
+
+    private func ask(_ node: Int, _ operation: String, _ body: String = "{}", from device: String) async throws -> Int {
+        try await nodes[node].ask("push/\(operation)", body, root: "/device/1/", from: device).status
+    }
+
+    @Test func aRegistrationEndsAtAnotherNode() async throws {
+        for device in ["phone", "tablet"] {
+            #expect(try await ask(0, "register", PushWorld.apns, from: device) == 200)
+        }
+        #expect(try await ask(1, "unregister", from: "phone") == 200)
+        #expect(try directory.pushDevices().map(\.deviceID) == ["tablet"])
+    }
+
+    @Test func aRegistrationThatAnotherNodeHasReplacedEndsToo() async throws {
+        #expect(try await ask(0, "register", PushWorld.apns, from: "phone") == 200)
+        #expect(try await ask(1, "register", PushWorld.apns, from: "phone") == 200)
+        #expect(try await ask(0, "unregister", from: "phone") == 200)
+        #expect(try directory.pushDevices().isEmpty)
+        #expect(try await ask(0, "unregister", from: "phone") == 200, "it has none")
+    }
+}
