@@ -21,16 +21,20 @@ final class RelayNode: Sendable {
     }
 
     /// Returns `nil` if the home's stores are served by one relay at a time.
-    init?(_ home: any RelayHome, name: String, logger: Logger) {
+    convenience init?(_ home: any RelayHome, name: String, logger: Logger) {
         let run = UInt64.random(in: 1 ... .max)
         guard let link = home.link(of: name, run: run, log: { logger.warning("\($0)") }) else { return nil }
+        self.init(link, run: run, logger: logger)
+    }
+
+    init(_ link: any NodeLink, run: UInt64, logger: Logger) {
         // One sweep serves all requests that come before it begins.
         let (sweeps, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         self.link = link
         self.logger = logger
         self.sweeps = sweeps
         self.wake = wake
-        bus = NodeNoticeBus(node: NodeID(name), run: run, channel: Channel(link: link)) { wake.yield() }
+        bus = NodeNoticeBus(node: NodeID(link.node), run: run, channel: Channel(link: link)) { wake.yield() }
     }
 
     /// Begins to receive what the other nodes send.
@@ -90,7 +94,7 @@ final class RelayNode: Sendable {
     }
 
     /// Warns of a clock that differs from the database's, since tokens and times are compared between nodes.
-    fileprivate func checkClock() {
+    func checkClock() {
         let offset = link.state.clockOffset
         guard abs(offset / .seconds(1)) > 5 else { return }
         let seconds = Int((offset / .seconds(1)).rounded())

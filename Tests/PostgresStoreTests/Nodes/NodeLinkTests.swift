@@ -2,6 +2,7 @@
     import ChildProcesses
     import Foundation
     import PostgresStore
+    import Records
     import RelayCore
     import RelaySystem
     import Synchronization
@@ -24,6 +25,7 @@
                 run: UInt64 = 1,
                 at address: PostgresAddress,
                 _ timing: PostgresNodeLink.Timing = .quick,
+                time: TimeSource = .system,
                 start: Bool = true
             ) throws {
                 link = PostgresNodeLink(
@@ -32,7 +34,7 @@
                     version: "test",
                     address: address,
                     timing: timing,
-                    time: .system,
+                    time: time,
                     prepare: { connection throws(PostgresError) in
                         try PostgresLayout(cluster: "test").prepare(connection)
                     }
@@ -104,6 +106,22 @@
             #expect(state.sentMessages == 302)
             #expect(state.sentBatches < 302, "what arrives while a NOTIFY is in flight must share the next one")
             #expect(state.hasLease && state.isListening && abs(state.clockOffset / .seconds(1)) < 5)
+        }
+
+        @Test("a clock that drifts while the node runs is seen with a sign of life")
+        func driftingClock() throws {
+            let drift = Mutex(Duration.zero)
+            let time = TimeSource(
+                now: { TimeSource.system.now() + drift.withLock { $0 } },
+                uptime: TimeSource.system.uptime
+            )
+            let node = try Node("a", at: emptyDatabase(), time: time)
+            defer { node.link.stop() }
+            #expect(node.waitForState { abs($0.clockOffset / .seconds(1)) < 1_800 })
+            for hours in [1, -1] {
+                drift.withLock { $0 = .seconds(3_600 * hours) }
+                #expect(node.waitForState { $0.clockOffset / .seconds(Double(hours)) > 1_800 })
+            }
         }
 
         @Test("a node that lost its LISTEN connects again and says that messages may be lost")
