@@ -18,12 +18,78 @@ import Testing
         try attempts.check("192.0.2.1")
     }
 
-    @Test func theOldestDownloadTicketMakesRoom() {
-        let tickets = DownloadTickets()
-        let issued = (0..<65).map {
-            tickets.issue(for: "backup-\($0)", to: "session", at: Timestamp(milliseconds: Int64($0)))
+    /// As with a balancer that sends each attempt to another node.
+    @Test func severalRelaysCountFailedAttemptsTogether() throws {
+        let attempts = AttemptsInMemory(uptime: { .zero })
+        let nodes = (0..<3).map { _ in ConsoleGuard(attempts: attempts) }
+        for number in 0..<10 { try nodes[number % 3].charge(name: "ada", from: "192.0.2.1") }
+        for node in nodes {
+            #expect(throws: ConsoleRefusal.self) { try node.charge(name: "ada", from: "192.0.2.1") }
+            try node.charge(name: "ada", from: "192.0.2.2")
         }
-        let taken = issued.map { tickets.take($0, from: "session", at: Timestamp(milliseconds: 100)) }
-        #expect(taken == [nil] + (1..<65).map { "backup-\($0)" })
+    }
+}
+
+/// Challenges and tickets, which are valid once on all relays together.
+@Suite struct OneTimeSealTests {
+    private static let now = Timestamp(milliseconds: 1_800_000_000_000)
+    private static let key = [UInt8](repeating: 7, count: 32)
+
+    /// Two relays on the same accounts.
+    private let nodes: [OneTimeSeal]
+
+    init() {
+        let attempts = AttemptsInMemory(uptime: { .zero })
+        nodes = (0..<2).map { _ in OneTimeSeal("tickets", relayKey: Self.key, life: .seconds(60), uses: attempts) }
+    }
+
+    @Test func aTicketOfOneRelayIsAcceptedOnceByTheOthers() {
+        let ticket = nodes[0].issue(Array("backup".utf8), to: "session", at: Self.now)
+        #expect(nodes[1].take(ticket, from: "session", at: Self.now) == Array("backup".utf8))
+        for node in nodes { #expect(node.take(ticket, from: "session", at: Self.now) == nil) }
+    }
+
+    @Test func aTicketIsForItsHolderOnly() {
+        let ticket = nodes[0].issue(Array("backup".utf8), to: "session", at: Self.now)
+        #expect(nodes[1].take(ticket, from: "another", at: Self.now) == nil)
+        #expect(nodes[1].take(ticket, from: "session", at: Self.now) != nil, "the failed attempt has not used it")
+    }
+
+    @Test func aTicketExpires() {
+        let ticket = nodes[0].issue(at: Self.now)
+        #expect(nodes[0].take(ticket, at: Self.now + .seconds(60)) == nil)
+        #expect(nodes[0].take(ticket, at: Self.now + .seconds(59)) == [])
+    }
+
+    @Test func anInvalidTicketIsRefused() {
+        let ticket = nodes[0].issue(Array("backup".utf8), at: Self.now)
+        for place in ticket.indices {
+            var changed = ticket
+            changed[place] ^= 1
+            #expect(nodes[0].take(changed, at: Self.now) == nil)
+        }
+        for length in [0, 24, 55, ticket.count - 1] {
+            #expect(nodes[0].take(Array(ticket.prefix(length)), at: Self.now) == nil)
+        }
+        let other = OneTimeSeal(
+            "challenges",
+            relayKey: Self.key,
+            life: .seconds(60),
+            uses: AttemptsInMemory(uptime: { .zero })
+        )
+        #expect(other.take(ticket, at: Self.now) == nil, "it is for another purpose")
+    }
+
+    @Test func aTicketIsRefusedWhileItIsUnknownWhetherItWasUsed() {
+        struct Unreachable: Attempts {
+            func take(_ key: String, of limit: RateLimit) throws(DirectoryError) -> Duration? { throw .unavailable("") }
+            func giveBack(_ key: String, of limit: RateLimit) throws(DirectoryError) { throw .unavailable("") }
+            func isFirstUse(of value: String, within lifetime: Duration) throws(DirectoryError) -> Bool {
+                throw .unavailable("")
+            }
+            func removeExpired() throws(DirectoryError) { throw .unavailable("") }
+        }
+        let seal = OneTimeSeal("tickets", relayKey: Self.key, life: .seconds(60), uses: Unreachable())
+        #expect(seal.take(seal.issue(at: Self.now), at: Self.now) == nil)
     }
 }

@@ -314,7 +314,7 @@ import Testing
     }
 
     @Test func guessesFromOneNetworkAreCountedTogether() {
-        let guardian = ConsoleGuard(uptime: { .zero })
+        let guardian = ConsoleGuard(attempts: AttemptsInMemory(uptime: { .zero }))
         for host in 1...10 {
             #expect(throws: Never.self) { try guardian.charge(from: "2001:db8::\(host)") }
         }
@@ -323,7 +323,7 @@ import Testing
     }
 
     @Test func theNumberOfWaitingSignInsIsLimited() async {
-        let guardian = ConsoleGuard(uptime: { .zero })
+        let guardian = ConsoleGuard(attempts: AttemptsInMemory(uptime: { .zero }))
         let blocker = DispatchSemaphore(value: 0)
         await withTaskGroup(of: Bool.self) { group in
             for _ in 0...ConsoleGuard.maxWaiting {

@@ -22,6 +22,7 @@
         private let listeners = RevocationListeners()
         private let auditEntryOfNextWrite = PendingAuditEntry()
         private let seenContainers = SeenContainers()
+        package let attempts: (any Attempts)?
 
         /// Draws the relay's key if the database has none; the connections must be to one with the tables of
         /// `PostgresLayout`.
@@ -34,6 +35,7 @@
             self.pool = pool
             self.time = time
             credentials = CredentialSource(time: time, random: random, cost: cost)
+            attempts = PostgresAttempts(pool, time)
             let select = "SELECT token_key FROM relay"
             key = try Self.wrapping {
                 try pool.use(.writing) { connection throws(PostgresError) in

@@ -174,6 +174,12 @@
                 used bigint
             );
             CREATE INDEX operator_passkey_of_operator ON operator_passkey (operator);
+            -- Limits of attempts, and values that are accepted once; see PostgresAttempts. After a crash of the server the
+            -- counts begin anew.
+            CREATE UNLOGGED TABLE attempt (key bytea PRIMARY KEY, ends bigint NOT NULL);
+            CREATE INDEX attempt_by_end ON attempt (ends);
+            -- the conditions about which the operators were told
+            CREATE TABLE alert_incident (rule text COLLATE "C" PRIMARY KEY, reported bigint NOT NULL, seen bigint NOT NULL);
             CREATE TABLE audit (
                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                 at bigint NOT NULL,

@@ -26,6 +26,38 @@ extension Authenticator {
         try withCache(at: uptime) { (cache) throws(CredentialRefusal) in
             try cache.chargeSignIn(from: address, for: SignInTarget(email), at: uptime)
         }
+        guard let attempts else { return }
+        for count in sharedCounts(of: email, from: address) {
+            let wait = try wrapping { () throws(DirectoryError) in try attempts.take(count.key, of: count.limit) }
+            guard let wait else { continue }
+            cache.withLock { $0.noteHit(count.rate, count.subject, at: uptime) }
+            throw .throttled(retryAfter: wait)
+        }
+    }
+
+    /// A limit of failed sign-ins, as several relays count it together.
+    private struct SharedCount {
+        var rate: RateName
+        var subject: RateSubject
+        var key: String
+        var limit: RateLimit
+    }
+
+    private func sharedCounts(of email: String, from address: String) -> [SharedCount] {
+        let (peer, target) = (PeerKey(address).text, SignInTarget(email).text)
+        return [
+            settings.failedSignInRate.map {
+                SharedCount(rate: .failedSignIns, subject: .address(peer), key: "sign-in address \(peer)", limit: $0)
+            },
+            settings.failedSignInRatePerAccount.map {
+                SharedCount(
+                    rate: .failedSignInsOfAccount,
+                    subject: .account(target),
+                    key: "sign-in account \(target)",
+                    limit: $0
+                )
+            },
+        ].compactMap { $0 }
     }
 
     /// Returns the account if the password is correct; the attempt is then no longer counted.
@@ -36,6 +68,10 @@ extension Authenticator {
         guard let found else { throw .failed }
         let uptime = time.uptime()
         cache.withLock { $0.refundSignIn(from: address, for: SignInTarget(email), at: uptime) }
+        // An attempt that stays counted leaves fewer to the next ones, for a while.
+        if let attempts {
+            for count in sharedCounts(of: email, from: address) { try? attempts.giveBack(count.key, of: count.limit) }
+        }
         return found
     }
 
@@ -114,6 +150,7 @@ extension Authenticator {
         let isReliable = clockJumps.isReliable()
         try wrapping { () throws(DirectoryError) in
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
+            try attempts?.removeExpired()
             guard isReliable else { return }
             for kind in Session.Kind.allCases {
                 // One more day, because the latest use may have been lost in a crash.

@@ -26,6 +26,8 @@ package final class Authenticator: Sendable {
     let invitations: InvitationSeal
     let markers: MarkerSeal
     let cache: Mutex<CredentialCache>
+    /// Counts failed sign-ins together with other relays; `nil` for the only one, whose counts are in `cache`.
+    let attempts: (any Attempts)?
     /// The greatest generation of the directory that this process knows of.
     private let latestGeneration: Atomic<UInt64>
     /// The uptime in milliseconds at which the directory's generation was last read.
@@ -55,7 +57,10 @@ package final class Authenticator: Sendable {
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)
         let generation = try directory.generation()
-        cache = Mutex(CredentialCache(settings: settings, generation: generation))
+        attempts = directory.attempts
+        cache = Mutex(
+            CredentialCache(settings: settings, generation: generation, countsSignIns: directory.attempts == nil)
+        )
         latestGeneration = Atomic(generation)
         watched = Atomic(time.uptime().wholeMilliseconds)
         clockJumps = ClockJumpDetector(time)

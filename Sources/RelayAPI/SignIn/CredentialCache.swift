@@ -148,12 +148,16 @@ struct CredentialCache: Sendable {
         var latest: FreshToken
     }
 
-    init(settings: SignInSettings, generation: UInt64) {
+    /// - Parameters:
+    ///   - settings: The limits.
+    ///   - generation: The directory's.
+    ///   - countsSignIns: Whether failed sign-ins are counted here; otherwise several relays count them together.
+    init(settings: SignInSettings, generation: UInt64, countsSignIns: Bool) {
         self.generation = generation
         users = settings.requestRate.map { TokenBuckets($0) }
         addresses = settings.requestRate.map { TokenBuckets($0) }
-        failures = settings.failedSignInRate.map { TokenBuckets($0) }
-        targets = settings.failedSignInRatePerAccount.map { TokenBuckets($0) }
+        failures = countsSignIns ? settings.failedSignInRate.map { TokenBuckets($0) } : nil
+        targets = countsSignIns ? settings.failedSignInRatePerAccount.map { TokenBuckets($0) } : nil
         refusals = settings.failedCredentialRate.map { TokenBuckets($0) }
     }
 
@@ -295,6 +299,11 @@ struct CredentialCache: Sendable {
             hits.note(.failedSignInsOfAccount, .account(target.text), at: uptime)
             throw .throttled(retryAfter: wait)
         }
+    }
+
+    /// Notes that a rate was exceeded that is counted elsewhere.
+    mutating func noteHit(_ rate: RateName, _ subject: RateSubject, at uptime: Duration) {
+        hits.note(rate, subject, at: uptime)
     }
 
     /// Reverses the charge of an attempt because the password was correct.

@@ -30,7 +30,7 @@ package struct PeerKey: Hashable, Sendable {
     }
 
     /// Identifies the key without revealing the address.
-    var text: String { "\(kind)/\(String(number, radix: 16))" }
+    package var text: String { "\(kind)/\(String(number, radix: 16))" }
 
     private init(kind: UInt8, _ number: UInt64) {
         self.kind = kind

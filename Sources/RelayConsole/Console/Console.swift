@@ -24,7 +24,10 @@ package struct Console: Sendable {
             }
             return [root] + disabled
         }
-        let guardian = ConsoleGuard(uptime: parts.time.uptime, relayKey: try? parts.accounts.relayKey())
+        let guardian = ConsoleGuard(
+            attempts: parts.accounts.attempts ?? AttemptsInMemory(uptime: parts.time.uptime),
+            relayKey: try? parts.accounts.relayKey()
+        )
         let endpoints =
             ConsoleSignIn.endpoints(parts, guardian) + ConsolePasskeys.endpoints(parts, guardian)
             + ConsoleDownloads.endpoints(parts, guardian) + ConsoleAPI.endpoints(parts, guardian)

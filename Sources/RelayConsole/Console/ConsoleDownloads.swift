@@ -1,10 +1,8 @@
-import Crypto
 import Foundation
 import HTTPTypes
-package import Records
+import Records
 import RelayAPI
 import RelayCore
-import RelaySystem
 import Synchronization
 
 /// Downloads of backups.
@@ -54,9 +52,9 @@ struct ConsoleDownloads: Sendable {
         let requested = try JSONDecoder().decode(DownloadRequest.self, from: Data(request.body))
         let backup = try ConsoleAPI.backup(requested.name, parts)
         try await guardian.confirm(person, requested.password, parts.accounts, from: request.remoteAddress)
-        let ticket = guardian.tickets.issue(for: backup.name, to: secret, at: parts.time.now())
+        let ticket = guardian.tickets.issue(Array(backup.name.utf8), to: secret, at: parts.time.now())
         return DownloadTicket(
-            ticket: ticket,
+            ticket: Base64URL.encode(ticket),
             bytes: try parts.home.backups.stream(backup).length,
             file: backup.name + ".tar"
         )
@@ -65,9 +63,11 @@ struct ConsoleDownloads: Sendable {
     private func send() throws -> APIResponse {
         let (person, secret) = try signedIn()
         let ticket = FormFields((request.query ?? "").utf8)?["ticket"] ?? ""
-        guard let name = guardian.tickets.take(ticket, from: secret, at: parts.time.now()) else {
+        let sealed = Base64URL.decode(ticket.utf8) ?? []
+        guard let content = guardian.tickets.take(sealed, from: secret, at: parts.time.now()) else {
             throw ConsoleRefusal("This address was already used or has expired. Start the download again.", status: 404)
         }
+        let name = String(decoding: content, as: UTF8.self)
         let backup = try ConsoleAPI.backup(name, parts)
         let archive = try parts.home.backups.stream(backup)
         try parts.accounts.note(
@@ -86,45 +86,6 @@ struct ConsoleDownloads: Sendable {
         response.headers[.contentDisposition] = "attachment; filename=\"\(safe).tar\""
         return response
     }
-}
-
-/// One-time download tickets; in memory, bounded, and valid for a minute.
-package final class DownloadTickets: Sendable {
-    private struct Ticket {
-        var backup: String
-        /// The hash of the session's secret.
-        var session: [UInt8]
-        var end: Timestamp
-    }
-
-    private static let lifetime = Duration.seconds(60)
-    private static let maxTickets = 64
-    private let tickets = Mutex<[[UInt8]: Ticket]>([:])
-
-    package init() {}
-
-    package func issue(for backup: String, to session: String, at now: Timestamp) -> String {
-        let text = RandomSource.system.hex(byteCount: 32)
-        let ticket = Ticket(backup: backup, session: Self.hash(session), end: now + Self.lifetime)
-        tickets.withLock { tickets in
-            tickets = tickets.filter { $0.value.end > now }
-            if tickets.count >= Self.maxTickets, let oldest = tickets.min(by: { $0.value.end < $1.value.end }) {
-                tickets[oldest.key] = nil
-            }
-            tickets[Self.hash(text)] = ticket
-        }
-        return text
-    }
-
-    /// Returns the name of the ticket's backup and invalidates the ticket.
-    package func take(_ text: String, from session: String, at now: Timestamp) -> String? {
-        guard let ticket = tickets.withLock({ $0.removeValue(forKey: Self.hash(text)) }), ticket.end > now,
-            ConstantTime.areEqual(ticket.session, Self.hash(session))
-        else { return nil }
-        return ticket.backup
-    }
-
-    private static func hash(_ text: String) -> [UInt8] { Array(SHA256.hash(data: Array(text.utf8))) }
 }
 
 /// Streams an archive as a response body.

@@ -3,7 +3,7 @@ import Foundation
 import HTTPTypes
 import Records
 import RelayAPI
-import RelayCore
+package import RelayCore
 import Synchronization
 
 /// Protects the console against unauthenticated callers, cross-site requests and password guessing.
@@ -17,34 +17,29 @@ package final class ConsoleGuard: Sendable {
     /// The header that the console's page sends with each request.
     private static let headerName = HTTPField.Name("X-Zonecast-Console")
 
-    private struct Attempts {
-        var addresses: TokenBuckets<PeerKey>
-        var names: TokenBuckets<String>
-    }
+    private static let rateOfAddress = RateLimit(perSecond: 6.0 / 60, burst: 10)
+    /// Higher than per address, because strangers could lock an operator out with it.
+    private static let rateOfName = RateLimit(perSecond: 30.0 / 60, burst: 60)
 
-    private let attempts: Mutex<Attempts>
-    private let uptime: @Sendable () -> Duration
+    private let attempts: any Attempts
     /// Passwords are checked one at a time: each check takes one core and 32 MiB for about 250 ms.
     private let passwordQueue = DispatchQueue(label: "zonecast console sign-in")
     private let waitingCount = Mutex(0)
     /// The maximum number of waiting checks, so that the last one completes within some seconds.
     package static let maxWaiting = 24
-    let challenges: PasskeyChallenges
-    let tickets = DownloadTickets()
+    /// Challenges of passkeys.
+    let challenges: OneTimeSeal
+    /// Tickets for downloads of backups.
+    let tickets: OneTimeSeal
 
     /// - Parameters:
-    ///   - uptime: A monotonic clock.
-    ///   - relayKey: The key of the accounts, with which several relays recognize each other's challenges.
-    package init(uptime: @escaping @Sendable () -> Duration, relayKey: [UInt8]? = nil) {
-        self.uptime = uptime
-        challenges = PasskeyChallenges(relayKey: relayKey)
-        attempts = Mutex(
-            Attempts(
-                addresses: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 10), capacity: 4_096),
-                // Higher than per address, because strangers could lock an operator out with it.
-                names: TokenBuckets(RateLimit(perSecond: 30.0 / 60, burst: 60), capacity: 4_096)
-            )
-        )
+    ///   - attempts: Counts attempts, over all relays on the same accounts.
+    ///   - relayKey: The key of the accounts, with which several relays recognize each other's challenges and tickets; `nil`
+    ///     draws one, which is this process's alone.
+    package init(attempts: any Attempts, relayKey: [UInt8]? = nil) {
+        self.attempts = attempts
+        challenges = OneTimeSeal("passkey challenges", relayKey: relayKey, life: .seconds(300), uses: attempts)
+        tickets = OneTimeSeal("download tickets", relayKey: relayKey, life: .seconds(60), uses: attempts)
     }
 
     /// Returns the token that a page of this session sends with each change.
@@ -69,11 +64,8 @@ package final class ConsoleGuard: Sendable {
 
     /// Charges one attempt with a password, or with a code if `name` is `nil`; throws if the rate is exceeded.
     package func charge(name: String? = nil, from address: String) throws {
-        let now = uptime()
-        let wait = attempts.withLock { attempts in
-            attempts.addresses.take(PeerKey(address), at: now)
-                ?? name.flatMap { attempts.names.take($0.lowercased(), at: now) }
-        }
+        var wait = try attempts.take(Self.key(ofAddress: address), of: Self.rateOfAddress)
+        if wait == nil, let name { wait = try attempts.take(Self.key(ofName: name), of: Self.rateOfName) }
         guard let wait else { return }
         let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
         throw ConsoleRefusal("Too many attempts. Retry in \(seconds) seconds.", status: 429)
@@ -81,12 +73,13 @@ package final class ConsoleGuard: Sendable {
 
     /// Reverses the charge of a successful attempt.
     func giveBack(name: String? = nil, from address: String) {
-        let now = uptime()
-        attempts.withLock { attempts in
-            attempts.addresses.giveBack(PeerKey(address), at: now)
-            if let name { attempts.names.giveBack(name.lowercased(), at: now) }
-        }
+        // An attempt that stays counted leaves fewer to the next ones, for a minute.
+        try? attempts.giveBack(Self.key(ofAddress: address), of: Self.rateOfAddress)
+        if let name { try? attempts.giveBack(Self.key(ofName: name), of: Self.rateOfName) }
     }
+
+    private static func key(ofAddress address: String) -> String { "console address \(PeerKey(address).text)" }
+    private static func key(ofName name: String) -> String { "console name \(name.lowercased())" }
 
     /// Throws unless this is the signed-in operator's password.
     ///

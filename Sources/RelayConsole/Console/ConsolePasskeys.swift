@@ -81,7 +81,9 @@ struct ConsolePasskeys: Sendable {
         return PasskeyCeremony(origin: "\(parts.facts.isSecure ? "https" : "http")://\(host)")
     }
 
-    private func isIssued(_ challenge: [UInt8]) -> Bool { guardian.challenges.take(challenge, at: parts.time.now()) }
+    private func isIssued(_ challenge: [UInt8]) -> Bool {
+        guardian.challenges.take(challenge, at: parts.time.now()) != nil
+    }
 
     private func bytes(_ text: String) throws -> [UInt8] {
         guard let bytes = Base64URL.decode(text.utf8) else { throw ConsoleRefusal("The browser's data is malformed.") }

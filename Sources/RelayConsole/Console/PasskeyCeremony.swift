@@ -4,8 +4,6 @@ import Foundation
 import Records
 import RelayAPI
 import RelayCore
-import RelaySystem
-import Synchronization
 
 /// Verifies what a browser sends when a passkey is created or used.
 ///
@@ -163,47 +161,5 @@ struct PasskeyCeremony: Sendable {
         case -257: return (try? _RSA.Signing.PublicKey(derRepresentation: info)).map { .rsa($0) }
         default: return nil
         }
-    }
-}
-
-/// Challenges for browsers, each valid for one response within five minutes.
-///
-/// Issued challenges are not stored, so that any number of requests is harmless; only used ones are stored until they
-/// expire. Several relays on the same accounts accept each other's challenges, and each of them every challenge once.
-final class PasskeyChallenges: Sendable {
-    private static let lifetime = Duration.seconds(300)
-
-    private let key: SymmetricKey
-    private let answered = Mutex<[[UInt8]: Timestamp]>([:])
-
-    /// - Parameter relayKey: The key of the accounts; `nil` draws one, which is this process's alone.
-    init(relayKey: [UInt8]?) {
-        key =
-            relayKey.map { SymmetricKey(relayKey: $0, purpose: "passkey challenges") } ?? SymmetricKey(size: .bits256)
-    }
-
-    /// Returns a new challenge: 16 random bytes, the time of its expiry, and an HMAC.
-    func issue(at now: Timestamp) -> [UInt8] {
-        let end = (now + Self.lifetime).milliseconds
-        let content = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
-        return content + seal(content)
-    }
-
-    /// Returns whether a challenge was issued by this relay and is unused, and marks it as used.
-    func take(_ challenge: [UInt8], at now: Timestamp) -> Bool {
-        guard challenge.count == 56, ConstantTime.areEqual(Array(challenge[24...]), seal(Array(challenge[..<24])))
-        else {
-            return false
-        }
-        let end = Timestamp(milliseconds: challenge[16..<24].reduce(0) { $0 << 8 | Int64($1) })
-        guard end > now else { return false }
-        return answered.withLock { answered in
-            answered = answered.filter { $0.value > now }
-            return answered.updateValue(end, forKey: challenge) == nil
-        }
-    }
-
-    private func seal(_ content: [UInt8]) -> [UInt8] {
-        Array(HMAC<SHA256>.authenticationCode(for: content, using: key))
     }
 }

@@ -26,6 +26,8 @@ package protocol Directory: Sendable {
     /// Calls `body` with the new generation after each such change by this directory object, before the call that made
     /// it returns. Must not block.
     func onRevocation(_ body: @escaping @Sendable (UInt64) -> Void)
+    /// Counts attempts together with the other relays on this directory; `nil` if this is the only one.
+    var attempts: (any Attempts)? { get }
     /// Returns the 32-byte key of this data folder that seals web auth tokens; random, drawn once.
     func relayKey() throws(DirectoryError) -> [UInt8]
 
@@ -101,4 +103,8 @@ package protocol Directory: Sendable {
     func addSession(_ session: Session) throws(DirectoryError)
     /// Revokes a session, whose tokens are rejected from then on; does nothing if it does not exist.
     func revokeSession(_ id: Session.ID) throws(DirectoryError)
+}
+
+extension Directory {
+    package var attempts: (any Attempts)? { nil }
 }

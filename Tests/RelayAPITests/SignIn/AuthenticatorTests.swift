@@ -356,6 +356,42 @@ import Testing
         world.clock.advance(.seconds(60))
         #expect(try attempt("correct horse", from: "192.0.2.1") == user)
     }
+
+    /// On a directory that several relays use at once; with one relay on others.
+    @Test func relaysTogetherAllowAsManyWrongPasswordsAsOne() throws {
+        let count = world.store.attempts == nil ? 1 : 3
+        let relays = try (0..<count).map { _ in try world.authenticator() }
+        func attempt(_ number: Int, _ password: String = "wrong", from address: String) throws(CredentialRefusal) {
+            _ = try relays[number % count].signIn(
+                email: "alice@example.org",
+                password: password,
+                from: address,
+                in: world.home,
+                kind: .brief
+            )
+        }
+        for number in 0..<10 {
+            #expect(throws: CredentialRefusal.failed) { try attempt(number, from: "192.0.2.1") }
+        }
+        for number in 0..<count {
+            #expect(throws: CredentialRefusal.throttled(retryAfter: .seconds(6))) {
+                try attempt(number, "correct horse", from: "192.0.2.1")
+            }
+        }
+        // The account's limit is higher.
+        for number in 0..<10 {
+            #expect(throws: CredentialRefusal.failed) { try attempt(number, from: "192.0.2.2") }
+        }
+        for number in 0..<count {
+            let refusal = #expect(throws: CredentialRefusal.self) {
+                try attempt(number, "correct horse", from: "192.0.2.3")
+            }
+            guard case .throttled = refusal else {
+                Issue.record("\(refusal.debugDescription)")
+                continue
+            }
+        }
+    }
 }
 
 @Suite struct DevTokenTests {
