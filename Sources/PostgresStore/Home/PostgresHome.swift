@@ -73,6 +73,8 @@
 
         package var shards: (any ClusterShards)? { PostgresClusterShards(cluster.shards) }
 
+        package var alertIncidents: (any AlertIncidents)? { PostgresAlertIncidents(cluster.control) }
+
         package var duty: any ScheduledDuty { PostgresDuty(cluster.address) }
 
         // MARK: Settings

@@ -43,6 +43,9 @@ package protocol RelayHome: Sendable {
     func alertOverrides() throws(BackupFailure) -> AlertOverrides
 
     func setAlertOverrides(_ overrides: AlertOverrides) throws(BackupFailure)
+
+    /// The alerts that all relays on this data have sent; `nil` if one relay at a time serves it.
+    var alertIncidents: (any AlertIncidents)? { get }
 }
 
 extension RelayHome {
@@ -53,6 +56,8 @@ extension RelayHome {
     package var duty: any ScheduledDuty { SoleDuty() }
 
     package var shards: (any ClusterShards)? { nil }
+
+    package var alertIncidents: (any AlertIncidents)? { nil }
 
     /// Opens the accounts for a command.
     package func accounts() throws(DirectoryError) -> any AccountDirectory { try accounts(onLostWrite: nil) }

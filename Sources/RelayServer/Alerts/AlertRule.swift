@@ -14,6 +14,8 @@ package struct AlertRule: Sendable {
     package var limit: Double
     /// Whether values above the limit are the problem, or values below it.
     package var isAboveBad = true
+    /// Whether the condition is one of the machine or process, so that each of several relays sends messages of its own.
+    package var isOfNode = false
     /// Computes the value from five minutes of readings; `nil` if they do not determine it.
     var value: @Sendable ([Telemetry.Point]) -> Double? = { _ in nil }
 
@@ -74,7 +76,8 @@ package struct AlertRule: Sendable {
         action: "Free space, or move the data folder to a larger disk: zonecast storage copy --to DIR",
         unit: "bytes",
         limit: 2_000_000_000,
-        isAboveBad: false
+        isAboveBad: false,
+        isOfNode: true
     )
     static let descriptors = AlertRule(
         id: "descriptors",
@@ -82,7 +85,8 @@ package struct AlertRule: Sendable {
         meaning: "Open file descriptors of the process. The limit is never above 90 % of what the system allows.",
         action: "Raise LimitNOFILE in the service, or lower limits.connections.",
         unit: "",
-        limit: 50_000
+        limit: 50_000,
+        isOfNode: true
     )
     static let writerQueue = AlertRule(
         id: "writes-waiting",

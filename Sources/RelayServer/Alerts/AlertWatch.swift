@@ -1,4 +1,5 @@
 package import Records
+package import RelayCore
 
 /// One message to the operator.
 package struct AlertMessage: Hashable, Sendable {
@@ -40,35 +41,42 @@ package struct AlertMessage: Hashable, Sendable {
 /// Turns readings of the rules into messages: one when a rule begins to fire, one a day while it goes on, and one when it
 /// ends.
 ///
-/// A value without a clock. A rule must fire in two checks in a row before a message, and be quiet for five minutes before
+/// Has no clock. A rule must fire in two checks in a row before a message, and be quiet for five minutes before
 /// it counts as resolved, so that a value near its limit sends one message.
+///
+/// With several relays, one of them sends the messages of a rule that is about all of them: what was sent is in `shared`.
+/// While that cannot be reached, each relay sends its own, since a message too many is better than none.
 package struct AlertWatch: Sendable {
-    private struct Incident {
-        /// When the last message was sent; `nil` after the first check.
-        var reported: Timestamp?
-        var lastSeen: Timestamp
+    private let own = AlertIncidentsInMemory()
+    private let shared: (any AlertIncidents)?
+    private let times: AlertTimes
+    /// The rules that fired in the latest check and not before it.
+    private var suspects: Set<String> = []
+    /// Whether `shared` has answered in this check: one that does not would delay each rule by a time-out.
+    private var isReachable = true
 
-        /// Moves times that lie in the future back to now: the clock was set back.
-        mutating func clockShows(_ now: Timestamp) {
-            lastSeen = min(lastSeen, now)
-            reported = reported.map { min($0, now) }
-        }
+    /// - Parameters:
+    ///   - shared: The incidents of all relays on the same data; `nil` for the only one.
+    ///   - interval: The time between two checks.
+    package init(shared: (any AlertIncidents)? = nil, interval: Duration = .seconds(60)) {
+        self.shared = shared
+        var times = AlertTimes()
+        // A relay that checks seldom must not be taken for one that no longer sees the condition.
+        if shared != nil { times.quiet = max(times.quiet, interval * 3) }
+        self.times = times
     }
 
-    private static let reminder = Duration.seconds(86_400)
-    private static let quiet = Duration.seconds(300)
-
-    private var incidents: [String: Incident] = [:]
-
-    package init() {}
-
     /// Takes one reading of all rules and returns the messages to send now.
+    ///
+    /// May block while `shared` is asked.
     package mutating func look(at readings: [AlertReading], now: Timestamp) -> [AlertMessage] {
-        readings.compactMap { reading in
+        isReachable = true
+        return readings.compactMap { reading in
             let id = reading.rule.id
-            incidents[id]?.clockShows(now)
             guard reading.mutedUntil == nil else {
-                incidents[id] = nil
+                suspects.remove(id)
+                own.forget(id)
+                ask(reading.rule) { (shared) throws(DirectoryError) in try shared.forget(id) }
                 return nil
             }
             return reading.isFiring ? conditionFired(reading, now) : conditionCleared(reading, now)
@@ -77,31 +85,46 @@ package struct AlertWatch: Sendable {
 
     private mutating func conditionFired(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
         let id = reading.rule.id
-        guard var incident = incidents[id] else {
-            incidents[id] = Incident(reported: nil, lastSeen: now)
+        guard suspects.remove(id) != nil || own.contains(id) else {
+            suspects.insert(id)
             return nil
         }
-        incident.lastSeen = now
-        defer { incidents[id] = incident }
-        guard let reported = incident.reported else {
-            incident.reported = now
-            return message(.firing, reading, now)
+        var news = own.fires(id, at: now, times)
+        let times = times
+        if let theirs = ask(reading.rule, { (shared) throws(DirectoryError) in try shared.fires(id, at: now, times) }) {
+            // This relay may have told it while the others could not be asked.
+            news = theirs == .begins && news == nil ? nil : theirs
         }
-        guard now >= reported + Self.reminder else { return nil }
-        incident.reported = now
-        return message(.reminder, reading, now)
+        switch news {
+        case .begins: return message(.firing, reading, now)
+        case .lasts: return message(.reminder, reading, now)
+        case nil: return nil
+        }
     }
 
     private mutating func conditionCleared(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
         // An unknown value neither fires nor resolves.
-        guard let incident = incidents[reading.rule.id], reading.value != nil else { return nil }
-        guard incident.reported != nil else {
-            incidents[reading.rule.id] = nil
+        guard reading.value != nil else { return nil }
+        let (id, times) = (reading.rule.id, times)
+        suspects.remove(id)
+        let isOverHere = own.clears(id, at: now, times)
+        let isOver = ask(reading.rule) { (shared) throws(DirectoryError) in try shared.clears(id, at: now, times) }
+        return isOver ?? isOverHere ? message(.resolved, reading, now) : nil
+    }
+
+    /// Returns `nil` for a rule about this relay alone, and if the shared incidents cannot be reached.
+    @discardableResult
+    private mutating func ask<Value>(
+        _ rule: AlertRule,
+        _ body: (any AlertIncidents) throws(DirectoryError) -> Value
+    ) -> Value? {
+        guard let shared, !rule.isOfNode, isReachable else { return nil }
+        do throws(DirectoryError) {
+            return try body(shared)
+        } catch {
+            isReachable = false
             return nil
         }
-        guard now >= incident.lastSeen + Self.quiet else { return nil }
-        incidents[reading.rule.id] = nil
-        return message(.resolved, reading, now)
     }
 
     private func message(_ state: AlertMessage.State, _ reading: AlertReading, _ now: Timestamp) -> AlertMessage {

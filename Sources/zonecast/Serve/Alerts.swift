@@ -78,6 +78,8 @@ struct AlertWebhook: Sendable {
 struct AlertMonitor: Service {
     let webhook: AlertWebhook
     let interval: Duration
+    /// The alerts that all relays on the same data have sent; `nil` for the only one.
+    let incidents: (any AlertIncidents)?
     let read: @Sendable () -> [AlertReading]
     let logger: Logger
 
@@ -88,11 +90,18 @@ struct AlertMonitor: Service {
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            var watch = AlertWatch()
+            var watch = AlertWatch(shared: incidents, interval: interval)
             var waiting: [AlertMessage] = []
             var isFailing = false
             while (try? await Task.sleep(for: interval)) != nil {
-                let news = watch.look(at: read(), now: TimeSource.system.now())
+                // On a thread of its own, since a database may take seconds to answer.
+                let looked = try? await BackgroundQueue.run(.utility) { [watch] in
+                    var watch = watch
+                    return (news: watch.look(at: read(), now: TimeSource.system.now()), watch: watch)
+                }
+                guard let looked else { continue }
+                watch = looked.watch
+                let news = looked.news
                 for message in news where message.state == .firing { logger.warning("Alert. \(message.text)") }
                 waiting = Array((waiting + news).suffix(Self.capacity))
                 while let message = waiting.first {

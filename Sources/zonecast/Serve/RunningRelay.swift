@@ -303,7 +303,7 @@ extension RunningRelay {
         return Monitoring(
             telemetry: telemetry,
             files: files,
-            alerts: try AlertWebhook(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
+            alerts: try AlertWebhook(settings.alerts, relay: nameInAlerts),
             requests: requests,
             requestMonitor: RequestMonitor(
                 relay,
@@ -313,6 +313,12 @@ extension RunningRelay {
                 tracer: coreServices.tracing?.tracer
             )
         )
+    }
+
+    /// All nodes of a cluster have the same URL, so that their alerts also name the node.
+    private var nameInAlerts: String {
+        let name = settings.signIn.publicURL ?? settings.data
+        return node == nil ? name : "\(name) (node \(settings.nodeName))"
     }
 
     /// Adds the endpoints of the other parts to the relay's table.
@@ -446,6 +452,7 @@ extension RunningRelay {
         return AlertMonitor(
             webhook: webhook,
             interval: settings.alerts.interval,
+            incidents: home.alertIncidents,
             read: { [home] in
                 AlertReading.all(telemetry, metrics, home: home, started: started, now: TimeSource.system.now())
             },
