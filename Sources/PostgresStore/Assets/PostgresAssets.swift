@@ -15,6 +15,8 @@
         private let objects: StoredObjects?
         private let draw: @Sendable () -> UInt64
 
+        package var uploads: (any SharedUploads)? { PostgresUploads(pool, home: home) }
+
         /// - Parameters:
         ///   - pool: the connections.
         ///   - home: the number of the container and environment.
@@ -184,6 +186,7 @@
                     .int(home),
                     .int(limit.milliseconds)
                 )
+                _ = try connection.query("DELETE FROM asset_pending WHERE ends < $1", .int(limit.milliseconds))
             }
             try objects?.removeGarbage()
             return removed

@@ -47,7 +47,7 @@
             ]
             + [
                 "field_index", "share", "subscription", "transfer", "role", "role_member", "asset", "asset_upload",
-                "record_type", "zone", "person", "home_epoch",
+                "asset_pending", "record_type", "zone", "person", "home_epoch",
             ].map { "DELETE FROM \($0) WHERE home = $1" }
             + ["DELETE FROM home WHERE id = $1"]
 

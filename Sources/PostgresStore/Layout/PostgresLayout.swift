@@ -538,6 +538,19 @@
                 UNIQUE (home, key)
             );
             CREATE INDEX asset_upload_by_age ON asset_upload (touched_at);
+            -- Uploads that no record uses yet, or that are being stored: then without a hash. They count towards the quota
+            -- of the owner until a time in milliseconds since 1970, and are forgotten after a crash of the server.
+            CREATE UNLOGGED TABLE asset_pending (
+                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                home bigint NOT NULL,
+                owner text COLLATE "C" NOT NULL,
+                hash bytea,
+                size bigint NOT NULL,
+                began bigint NOT NULL,
+                ends bigint NOT NULL,
+                UNIQUE (home, owner, hash)
+            );
+            CREATE INDEX asset_pending_by_end ON asset_pending (ends);
             ALTER TABLE asset_chunk ALTER bytes SET STORAGE EXTERNAL;
 
             """

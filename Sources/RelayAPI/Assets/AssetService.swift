@@ -116,8 +116,24 @@ final class AssetService: Sendable {
     }
 
     /// Returns whether an asset that was uploaded for zones of `user` waits to be saved.
-    func isPending(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment) -> Bool {
-        pending.holds(hash, of: user, in: home, at: time.uptime())
+    func isPending(
+        _ hash: AssetHash,
+        of user: UserID,
+        in home: ContainerEnvironment
+    ) throws(RelayError) -> Bool {
+        if let shared = try stores.assets(of: home).uploads { return try shared.holds(hash, of: user, at: time.now()) }
+        return pending.holds(hash, of: user, in: home, at: time.uptime())
+    }
+
+    /// Stops counting uploads that records now use, and that are counted with these.
+    func wereSaved(_ hashes: [AssetHash], of owner: UserID, in home: ContainerEnvironment) {
+        guard !hashes.isEmpty else { return }
+        if let shared = try? stores.assets(of: home).uploads {
+            // If the database does not answer, they are counted twice until their receipts expire.
+            try? shared.remove(hashes, of: owner)
+        } else {
+            pending.remove(hashes, of: owner, in: home)
+        }
     }
 
     /// Returns the asset store of a container.
@@ -170,6 +186,10 @@ final class AssetService: Sendable {
             upload,
             begin: { () throws(RelayError) in
                 let assetStore = try stores.assets(of: upload.home)
+                if let room = upload.room, let uploads = assetStore.uploads {
+                    let waiting = try uploads.bytes(of: upload.owner, at: time.now())
+                    guard room > waiting else { throw upload.quotaExceeded }
+                }
                 guard offset > 0 else { return try assetStore.begin() }
                 // Another relay may have received the part before.
                 guard let resumed = try assetStore.resume(Self.key(of: address), at: offset) else {
@@ -221,7 +241,9 @@ final class AssetService: Sendable {
         }
     }
 
-    /// Returns the number of bytes that this upload may have; `nil` without a quota.
+    /// Returns the number of bytes that this upload may have as far as this relay knows; `nil` without a quota.
+    ///
+    /// Several relays on one store count together when the first bytes are written, since that may block.
     private func room(for upload: Upload) throws(RelayError) -> Int64? {
         upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.uptime()) }
     }
@@ -252,12 +274,18 @@ final class AssetService: Sendable {
             }
         guard let intake else { throw .assetAddressEnded }
         let upload = intake.upload
-        let reservation = UploadReservation(in: pending, of: upload.owner, upload.home)
+        let reservation = UploadReservation(
+            in: pending,
+            or: try stores.assets(of: upload.home).uploads,
+            of: upload.owner,
+            upload.home,
+            time
+        )
         let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
             guard isValid(upload.issuedTo), try mayStillWrite(upload) else { throw .assetAddressEnded }
-            guard reservation.take(size, of: upload.room, at: time.uptime()) else { throw upload.quotaExceeded }
+            guard try reservation.take(size, of: upload.room) else { throw upload.quotaExceeded }
         }
-        reservation.become(hash, for: settings.receiptLifetime, at: time.uptime())
+        try reservation.become(hash, for: settings.receiptLifetime)
         return EndpointAnswer { writer in
             writer.key("singleFile")
             writer.object {

@@ -128,7 +128,7 @@ extension RequestContext {
         else { return [] }
         var readableAssets: Set<KnownAsset> = []
         for asset in known where try assetStore.size(of: asset.hash) == asset.size {
-            let isOwn = user == zone.id.owner && assets.isPending(asset.hash, of: user, in: home)
+            let isOwn = user == zone.id.owner ? try assets.isPending(asset.hash, of: user, in: home) : false
             let uses = isOwn ? 1 : try reader.assetUses(of: [asset.hash], in: zone)[asset.hash] ?? 0
             if uses > 0 { readableAssets.insert(asset) }
         }

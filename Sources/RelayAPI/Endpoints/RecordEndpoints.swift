@@ -87,7 +87,7 @@ private final class RecordsWrite: EndpointWrite, @unchecked Sendable {
     func next() throws -> EndpointStep {
         guard let result = outcome else { throw RelayError.notCarriedOut }
         if !result.isAtomicFailure {
-            context.assets.pending.remove(context.usedUploads, of: request.zone.owner, in: context.home)
+            context.assets.wereSaved(context.usedUploads, of: request.zone.owner, in: context.home)
         }
         let links =
             result.schemaVersion == request.schemaVersion

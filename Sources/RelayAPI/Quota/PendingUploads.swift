@@ -123,35 +123,66 @@ final class PendingUploads: Sendable {
 /// The quota reserved for one upload while it is being stored; released on deinitialization unless the asset was
 /// stored.
 final class UploadReservation: Sendable {
+    private struct Taken {
+        var size: Int64 = 0
+        /// The number of the reservation among those of several relays.
+        var number: Int64?
+    }
+
+    /// How long a reservation lasts whose relay ends before the asset is stored.
+    private static let life = Duration.seconds(15 * 60)
+
     private let pending: PendingUploads
+    private let shared: (any SharedUploads)?
     private let user: UserID
     private let home: ContainerEnvironment
-    private let size = Mutex<Int64>(0)
+    private let time: TimeSource
+    private let taken = Mutex(Taken())
 
-    init(in pending: PendingUploads, of user: UserID, _ home: ContainerEnvironment) {
+    /// Counts in `shared`, or in `pending` if that is `nil`.
+    init(
+        in pending: PendingUploads,
+        or shared: (any SharedUploads)?,
+        of user: UserID,
+        _ home: ContainerEnvironment,
+        _ time: TimeSource
+    ) {
         self.pending = pending
+        self.shared = shared
         self.user = user
         self.home = home
+        self.time = time
     }
 
     deinit {
-        let left = size.withLock { $0 }
-        if left != 0 { pending.release(left, for: user, in: home) }
+        let left = taken.withLock { $0 }
+        if let number = left.number { shared?.release(number) }
+        if left.size != 0 { pending.release(left.size, for: user, in: home) }
     }
 
     /// Reserves bytes, once; returns `false` and reserves nothing if less than `wanted` is left of `room`.
-    func take(_ wanted: Int64, of room: Int64?, at now: Duration) -> Bool {
-        guard pending.reserve(wanted, of: room, for: user, in: home, at: now) else { return false }
-        size.withLock { $0 = wanted }
+    func take(_ wanted: Int64, of room: Int64?) throws(RelayError) -> Bool {
+        if let shared {
+            let now = time.now()
+            let number = try shared.reserve(wanted, of: room, for: user, until: now + Self.life, at: now)
+            taken.withLock { $0.number = number }
+            return number != nil
+        }
+        guard pending.reserve(wanted, of: room, for: user, in: home, at: time.uptime()) else { return false }
+        taken.withLock { $0.size = wanted }
         return true
     }
 
     /// Converts the reservation into an entry for the stored asset.
-    func become(_ hash: AssetHash, for life: Duration, at now: Duration) {
-        let taken = size.withLock { size in
-            defer { size = 0 }
-            return size
+    func become(_ hash: AssetHash, for life: Duration) throws(RelayError) {
+        let own = taken.withLock { $0 }
+        if let shared {
+            guard let number = own.number else { return }
+            let now = time.now()
+            try shared.keep(number, as: hash, of: user, until: now + life, at: now)
+        } else {
+            pending.add(hash, size: own.size, of: user, in: home, for: life, at: time.uptime())
         }
-        pending.add(hash, size: taken, of: user, in: home, for: life, at: now)
+        taken.withLock { $0 = Taken() }
     }
 }

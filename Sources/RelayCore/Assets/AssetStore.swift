@@ -62,6 +62,40 @@ package protocol AssetStore: Sendable {
     func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool
     /// Resets the asset's age, so that it is kept for as long as a receipt issued now is valid.
     func renew(_ hash: AssetHash)
+    /// Counts uploads together with the other relays over this store; `nil` if this is the only one.
+    var uploads: (any SharedUploads)? { get }
+}
+
+/// Uploads that no record uses yet, counted by all relays over one store towards the quota of the user who will own them.
+///
+/// Calls block their thread for a round trip to the database unless stated otherwise. An entry lasts until `end`.
+package protocol SharedUploads: Sendable {
+    /// Returns the number of bytes that wait to be saved in zones of `owner` or are being stored.
+    func bytes(of owner: UserID, at now: Timestamp) throws(RelayError) -> Int64
+    /// Returns whether an asset that was uploaded for zones of `owner` waits to be saved.
+    func holds(_ hash: AssetHash, of owner: UserID, at now: Timestamp) throws(RelayError) -> Bool
+    /// Reserves bytes for an asset that is being stored, if they fit into the rest of `room`.
+    ///
+    /// - Returns: The number of the reservation; `nil` if less than `size` is left.
+    func reserve(
+        _ size: Int64,
+        of room: Int64?,
+        for owner: UserID,
+        until end: Timestamp,
+        at now: Timestamp
+    ) throws(RelayError) -> Int64?
+    /// Gives up a reservation. Does not block.
+    func release(_ reservation: Int64)
+    /// Converts a reservation into the entry of a stored asset, in place of an earlier one of the same content.
+    func keep(
+        _ reservation: Int64,
+        as hash: AssetHash,
+        of owner: UserID,
+        until end: Timestamp,
+        at now: Timestamp
+    ) throws(RelayError)
+    /// Removes entries whose assets were saved in records and are counted there.
+    func remove(_ hashes: [AssetHash], of owner: UserID) throws(RelayError)
 }
 
 // For a store whose assets are files of this machine, and which no other relay uses.
@@ -69,6 +103,7 @@ extension AssetStore {
     package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? { nil }
     package func receivedSize(of key: String) throws(RelayError) -> Int64 { 0 }
     package func size(of hash: AssetHash) throws(RelayError) -> Int64? { try file(of: hash)?.size }
+    package var uploads: (any SharedUploads)? { nil }
 }
 
 /// An asset upload in progress; used by one thread at a time.

@@ -246,6 +246,70 @@
             #expect(kept.count + removed >= 80)
         }
 
+        // MARK: Uploads that no record uses yet
+
+        private let alice = UserID("_alice")
+        private let start = Timestamp(milliseconds: 1_800_000_000_000)
+
+        /// Reserves and keeps an upload of one hour.
+        private func keep(_ hash: AssetHash, _ size: Int64, _ uploads: any SharedUploads) throws {
+            let end = start + .seconds(3_600)
+            let number = try #require(try uploads.reserve(size, of: nil, for: alice, until: end, at: start))
+            try uploads.keep(number, as: hash, of: alice, until: end, at: start)
+        }
+
+        @Test("several relays count the uploads of an owner together") func sharedUploads() throws {
+            let relays = try ["a", "b"].map { try #require(assets($0).uploads) }
+            let (one, two) = (try #require(AssetHash(content(20, 1))), try #require(AssetHash(content(20, 2))))
+            try keep(one, 600, relays[0])
+            #expect(try relays[1].bytes(of: alice, at: start) == 600)
+            #expect(try relays[1].holds(one, of: alice, at: start))
+            #expect(try !relays[1].holds(two, of: alice, at: start))
+            #expect(try relays[1].bytes(of: UserID("_bob"), at: start) == 0)
+            // The same content again counts once.
+            try keep(one, 600, relays[1])
+            #expect(try relays[0].bytes(of: alice, at: start) == 600)
+            let end = start + .seconds(900)
+            #expect(try relays[1].reserve(401, of: 1_000, for: alice, until: end, at: start) == nil)
+            let number = try #require(try relays[1].reserve(400, of: 1_000, for: alice, until: end, at: start))
+            #expect(try relays[0].reserve(1, of: 1_000, for: alice, until: end, at: start) == nil)
+            relays[1].release(number)
+            while try relays[0].bytes(of: alice, at: start) != 600 {}
+            try relays[1].remove([one, two], of: alice)
+            #expect(try relays[0].bytes(of: alice, at: start) == 0)
+            #expect(try !relays[0].holds(one, of: alice, at: start))
+        }
+
+        @Test("an upload counts until its receipt expires, also one of a clock that was ahead") func expiry() throws {
+            let uploads = try #require(assets().uploads)
+            let hash = try #require(AssetHash(content(20)))
+            try keep(hash, 600, uploads)
+            #expect(try uploads.bytes(of: alice, at: start + .seconds(3_599)) == 600)
+            #expect(try uploads.bytes(of: alice, at: start + .seconds(3_600)) == 0)
+            #expect(try !uploads.holds(hash, of: alice, at: start + .seconds(3_600)))
+            let earlier = start + .seconds(-365 * 86_400)
+            #expect(try uploads.bytes(of: alice, at: earlier) == 600)
+            #expect(try uploads.bytes(of: alice, at: earlier + .seconds(3_600)) == 0)
+            #expect(try count("asset_pending") == 1)
+            _ = try assets().removeUnused(before: start)
+            #expect(try count("asset_pending") == 0)
+        }
+
+        @Test("relays that reserve at once do not exceed the room") func concurrentReservations() async throws {
+            let relays = try ["a", "b"].map { try #require(assets($0).uploads) }
+            let (alice, start) = (alice, start)
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<16 {
+                    group.addTask {
+                        let end = start + .seconds(900)
+                        return try relays[number % 2].reserve(300, of: 1_000, for: alice, until: end, at: start) != nil
+                    }
+                }
+                return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+            }
+            #expect(taken == 3)
+        }
+
         private final class Flag: Sendable {
             private let value = Atomic(false)
             var isSet: Bool { value.load(ordering: .relaxed) }
