@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Records
 import RelayAPI
 import RelayServer
 import Synchronization
@@ -148,6 +149,85 @@ import Testing
             #expect(parts[1].hasSuffix("\r\n\r\n" + dots + letters + "!" + letters + dots))
             #expect(parts[2].contains("Content-Length: 2610001\r\n") && parts[2].hasSuffix("\r\n\r\n"))
             #expect(parts[3].hasSuffix("after"))
+        }
+    }
+
+    /// A body whose parts arrive one after the other, each when the server waits for it.
+    private final class LateParts: BodyParts {
+        let length: Int64
+        private let state: Mutex<(next: Int, isThere: Bool)>
+        private let pieces: Int
+
+        init(pieces: Int) {
+            self.pieces = pieces
+            length = Int64(pieces) * 1_000
+            state = Mutex((0, false))
+        }
+
+        func next() throws -> BodyPart? {
+            state.withLock { state in
+                guard state.next < pieces else { return nil }
+                guard state.isThere else { return .later }
+                // Every other part is there at once.
+                state.isThere = state.next.isMultiple(of: 2)
+                state.next += 1
+                return .bytes(Array(repeating: UInt8(ascii: "a") + UInt8(state.next % 26), count: 1_000))
+            }
+        }
+
+        func whenReady(_ body: @escaping @Sendable () -> Void) {
+            DispatchQueue.global().async { [self] in
+                state.withLock { $0.isThere = true }
+                body()
+            }
+        }
+    }
+
+    @Test func aBodyThatArrivesWhileItIsSentIsSentWhole() async throws {
+        try await withServer(respond: { request in
+            guard request.path == "/parts" else { return APIResponse(status: .ok, body: Array("after".utf8)) }
+            var response = APIResponse(status: .ok)
+            response.parts = LateParts(pieces: 101)
+            return response
+        }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(
+                "GET /parts HTTP/1.1\r\nHost: x\r\n\r\nGET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            let parts = try await peer.untilClosed().components(separatedBy: "HTTP/1.1 200 OK\r\n")
+            #expect(parts.count == 3)
+            let letters = (1...101).map { Character(UnicodeScalar(UInt8(ascii: "a") + UInt8($0 % 26))) }
+            #expect(parts[1].contains("Content-Length: 101000\r\n"))
+            #expect(parts[1].hasSuffix("\r\n\r\n" + letters.map { String(repeating: $0, count: 1_000) }.joined()))
+            #expect(parts[2].hasSuffix("after"))
+        }
+    }
+
+    /// The client cannot take the body for complete.
+    @Test func aBodyThatStopsToArriveClosesTheConnection() async throws {
+        final class Failing: BodyParts {
+            let length: Int64 = 10
+            private let state = Mutex(0)
+
+            func next() throws -> BodyPart? {
+                try state.withLock { state in
+                    state += 1
+                    switch state {
+                    case 1: return .bytes(Array("hello".utf8))
+                    case 2: return .later
+                    default: throw RelayError(.tryAgainLater, "The database is away.")
+                    }
+                }
+            }
+        }
+        try await withServer(respond: { _ in
+            var response = APIResponse(status: .ok)
+            response.parts = Failing()
+            return response
+        }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET /parts HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try await peer.untilClosed().hasSuffix("\r\n\r\nhello"))
         }
     }
 

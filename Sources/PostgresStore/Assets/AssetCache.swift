@@ -9,17 +9,18 @@
     ///
     /// One for all containers, since equal content has the same hash: who may read an asset is decided before its file is
     /// asked for.
-    // Unchecked: all mutable state is guarded by `condition`, which is a lock.
+    // Unchecked: all mutable state is guarded by `lock`.
     package final class AssetCache: @unchecked Sendable {
         private let folder: AssetFolder
         private let path: String
         private let limit: Int64
-        private let condition = NSCondition()
+        private let lock = NSLock()
         /// The assets that are being fetched.
-        private var fetching: Set<AssetHash> = []
+        private var fetches: [AssetHash: AssetFetch] = [:]
         /// The bytes that have come since the folder was looked through; `nil` before the first time.
         private var news: Int64?
         private let trimming = DispatchQueue(label: "zonecast asset cache", qos: .utility)
+        private let fetching = OperationQueue()
 
         /// - Parameters:
         ///   - path: the folder, which need not exist.
@@ -32,41 +33,49 @@
             var disk = DiskCalls.system
             disk.sync = { _ in 0 }
             folder = AssetFolder(folder: path + "/assets", disk: disk, draw: draw)
+            fetching.name = "zonecast asset fetches"
+            fetching.maxConcurrentOperationCount = Self.fetchesAtOnce
         }
 
-        /// Returns the file of an asset, which `fetch` reads if it is not there; `nil` if that was other content.
+        typealias Fetch = @Sendable (any AssetUpload) throws(RelayError) -> Void
+
+        /// How many assets are fetched at once, so that the rest of the relay gets connections too.
+        private static let fetchesAtOnce = 8
+
+        /// Returns the file of an asset if it is here, and otherwise its content, which `fetch` then brings.
         ///
-        /// Other threads that need the same asset wait.
-        func file(
-            of hash: AssetHash,
-            size: Int64,
-            fetch: (any AssetUpload) throws(RelayError) -> Void
-        ) throws(RelayError) -> AssetFile? {
-            condition.withLock {
-                while fetching.contains(hash) { condition.wait() }
-                fetching.insert(hash)
-            }
-            defer {
-                condition.withLock {
-                    fetching.remove(hash)
-                    condition.broadcast()
-                }
-            }
+        /// All who need the same asset at once read what one fetch brings. It goes on when nobody waits for it.
+        func content(of hash: AssetHash, size: Int64, fetch: @escaping Fetch) throws(RelayError) -> AssetContent {
+            lock.lock()
+            defer { lock.unlock() }
+            if let running = fetches[hash] { return .arriving(running) }
             if let known = folder.file(of: hash), known.size == size {
                 folder.renew(hash)
-                return known
+                return .file(known)
             }
             // If this fails, so does what follows.
             try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-            let copy = try folder.begin()
-            try fetch(copy)
-            let found = try copy.finish()
-            guard found.hash == hash, found.size == size else {
-                remove(found.hash)
-                return nil
+            let (copy, path) = try folder.beginReadable()
+            let running = AssetFetch(size: size, path: path)
+            fetches[hash] = running
+            let reader = AssetFetch.Reader(copy, fetch)
+            fetching.addOperation { [self] in
+                let outcome = reader.run(into: running, expecting: hash) { remove($0) }
+                lock.withLock { fetches[hash] = nil }
+                running.end(outcome)
+                if case .success(true) = outcome { trimLater(after: size) }
             }
-            trimLater(after: size)
-            return folder.file(of: hash)
+            return .arriving(running)
+        }
+
+        /// Returns the file of an asset, which `fetch` brings if it is not there; `nil` if that was other content.
+        func file(of hash: AssetHash, size: Int64, fetch: @escaping Fetch) throws(RelayError) -> AssetFile? {
+            switch try content(of: hash, size: size, fetch: fetch) {
+            case .file(let file): return file
+            case .arriving(let asset):
+                guard let running = asset as? AssetFetch, try running.wait() else { return nil }
+                return folder.file(of: hash)
+            }
         }
 
         /// Starts an upload whose content becomes a file of the cache.
@@ -91,7 +100,7 @@
         func remove(_ hash: AssetHash) { unlink(folder.path(of: hash)) }
 
         private func trimLater(after size: Int64) {
-            let isTime = condition.withLock {
+            let isTime = lock.withLock {
                 let total = (news ?? limit) + size
                 news = total > limit / 8 ? 0 : total
                 return total > limit / 8

@@ -7,7 +7,7 @@
     ///
     /// An upload is written piece by piece under the number of its content. Its end inserts the asset's row, in the same
     /// transaction as the last piece, so an asset is complete. Equal content is stored once. A download reads the pieces into
-    /// the cache, whose files are served.
+    /// the cache, whose files are served; while the pieces of a large asset arrive, clients read what is there.
     package final class PostgresAssets: AssetStore {
         private let pool: PostgresPool
         private let home: Int64
@@ -105,7 +105,23 @@
 
         package func file(of hash: AssetHash) throws(RelayError) -> AssetFile? {
             guard let row = try row(of: hash) else { return nil }
-            return try cache.file(of: hash, size: row.size) { upload throws(RelayError) in
+            return try cache.file(of: hash, size: row.size, fetch: fetch(row))
+        }
+
+        /// The size up to which an asset is fetched before its download begins: one round trip for the whole.
+        private static let mostAtOnce = piecesAtOnce << 20
+
+        package func content(of hash: AssetHash) throws(RelayError) -> AssetContent? {
+            guard let row = try row(of: hash) else { return nil }
+            // Other storage brings an object as a whole.
+            guard row.size > Self.mostAtOnce, !row.isObject else {
+                return try cache.file(of: hash, size: row.size, fetch: fetch(row)).map { .file($0) }
+            }
+            return try cache.content(of: hash, size: row.size, fetch: fetch(row))
+        }
+
+        private func fetch(_ row: Row) -> AssetCache.Fetch {
+            { [self] (upload) throws(RelayError) in
                 guard row.isObject else { return try fetch(row.content, into: upload) }
                 guard let objects else {
                     throw RelayError(

@@ -331,23 +331,36 @@ extension AssetService {
             let download = Download(parts), isValid(download.issuedTo), let asset = try asset(of: download)
         else { throw .assetAddressEnded }
         let assetStore = try assetStore(of: download.home)
-        guard let file = try assetStore.file(of: download.hash) else { throw .assetDamaged }
         if download.scope == .public {
             try transfers.check(download.home, stores.store(of: download.home), at: time.now())
         }
         let tag = "\"\(download.hash.hex)\""
-        if request.holds(tag) { return .notModified(tag) }
-        guard file.size == asset.size, try await assetStore.isSound(file, of: download.hash) else {
-            throw .assetDamaged
+        // Before the content, which a store may have to fetch.
+        if request.holds(tag), try assetStore.size(of: download.hash) != nil { return .notModified(tag) }
+        switch try assetStore.content(of: download.hash) {
+        case .file(let file):
+            guard file.size == asset.size, try await assetStore.isSound(file, of: download.hash) else {
+                throw .assetDamaged
+            }
+            return respond(to: request, size: file.size, tag: tag, from: download) { response, offset, length in
+                response.file = FileBody(path: file.path, offset: offset, length: length)
+            }
+        case .arriving(let content):
+            guard content.size == asset.size else { throw .assetDamaged }
+            return respond(to: request, size: content.size, tag: tag, from: download) { response, offset, length in
+                response.parts = ArrivingParts(content, offset: offset, length: length)
+            }
+        case nil: throw .assetDamaged
         }
-        return respond(to: request, with: file, tag: tag, from: download)
     }
 
+    /// Returns the response with the whole content or the requested part, which `addBody` adds.
     private func respond(
         to request: APIRequest,
-        with file: AssetFile,
+        size: Int64,
         tag: String,
-        from download: Download
+        from download: Download,
+        addBody: (inout APIResponse, _ offset: Int64, _ length: Int64) -> Void
     ) -> APIResponse {
         var response = APIResponse(status: .ok)
         response.headers[.contentType] = "application/octet-stream"
@@ -358,19 +371,21 @@ extension AssetService {
         response.headers[.acceptRanges] = "bytes"
         response.headers[.eTag] = tag
         let isForThis = request.headers[.ifRange].map { $0 == tag } ?? true
-        switch ByteRange(isForThis ? request.headers[.range] : nil, size: file.size) {
-        case .whole: response.file = FileBody(path: file.path, offset: 0, length: file.size)
+        var sent: Int64 = 0
+        switch ByteRange(isForThis ? request.headers[.range] : nil, size: size) {
+        case .whole:
+            addBody(&response, 0, size)
+            sent = size
         case .part(let offset, let length):
             response.status = .partialContent
-            response.headers[.contentRange] = "bytes \(offset)-\(offset + length - 1)/\(file.size)"
-            response.file = FileBody(path: file.path, offset: offset, length: length)
+            response.headers[.contentRange] = "bytes \(offset)-\(offset + length - 1)/\(size)"
+            addBody(&response, offset, length)
+            sent = length
         case .none:
             response.status = .rangeNotSatisfiable
-            response.headers[.contentRange] = "bytes */\(file.size)"
+            response.headers[.contentRange] = "bytes */\(size)"
         }
-        if download.scope == .public, request.method != .head, let body = response.file {
-            transfers.count(body.length, of: download.home)
-        }
+        if download.scope == .public, request.method != .head { transfers.count(sent, of: download.home) }
         return response
     }
 
@@ -468,4 +483,34 @@ package struct AssetSettings: Sendable {
 
     /// The age at which an unused asset is deleted: no address and no receipt can refer to it any more.
     package var unusedLifetime: Duration { uploadLifetime + receiptLifetime + .seconds(60 * 60) }
+}
+
+/// The body of a download whose content is still being fetched.
+private final class ArrivingParts: BodyParts {
+    private static let piece = 512 * 1024
+
+    let length: Int64
+    private let content: any ArrivingAsset
+    private let end: Int64
+    private let position: Mutex<Int64>
+
+    init(_ content: any ArrivingAsset, offset: Int64, length: Int64) {
+        self.content = content
+        self.length = length
+        end = offset + length
+        position = Mutex(offset)
+    }
+
+    func next() throws -> BodyPart? {
+        try position.withLock { position in
+            guard position < end else { return nil }
+            let bytes = try content.bytes(at: position, most: min(Self.piece, Int(end - position)))
+            position += Int64(bytes.count)
+            return bytes.isEmpty ? .later : .bytes(bytes)
+        }
+    }
+
+    func whenReady(_ body: @escaping @Sendable () -> Void) {
+        content.whenArrived(at: position.withLock { $0 }, body)
+    }
 }

@@ -35,14 +35,21 @@ package struct FileBody: Hashable, Sendable {
 package protocol BodyParts: AnyObject, Sendable {
     /// The total length in bytes.
     var length: Int64 { get }
-    /// Returns the next part; `nil` after the last.
+    /// Returns the next part; `nil` after the last, and `later` while it is not there yet.
     ///
     /// Called on an event loop, so it must be fast. If it throws, or the total length differs from `length`, the server
     /// closes the connection so that the client detects an incomplete body.
     func next() throws -> BodyPart?
+    /// Calls `body` once, from any thread, when `next` no longer returns `later`.
+    func whenReady(_ body: @escaping @Sendable () -> Void)
+}
+
+extension BodyParts {
+    package func whenReady(_ body: @escaping @Sendable () -> Void) { body() }
 }
 
 package enum BodyPart: Sendable {
     case bytes([UInt8])
     case file(FileBody)
+    case later
 }

@@ -55,6 +55,10 @@ package protocol AssetStore: Sendable {
     ///
     /// A store on another machine fetches the content first, which may take long.
     func file(of hash: AssetHash) throws(RelayError) -> AssetFile?
+    /// Returns the asset's file, or its content while that is being fetched; `nil` if it is not stored.
+    ///
+    /// Returns before a large asset has been fetched.
+    func content(of hash: AssetHash) throws(RelayError) -> AssetContent?
     /// Returns whether a file's content matches its hash.
     ///
     /// Reads the whole file the first time, without blocking the caller's thread. Throws `tryAgainLater` if the file
@@ -64,6 +68,26 @@ package protocol AssetStore: Sendable {
     func renew(_ hash: AssetHash)
     /// Counts uploads together with the other relays over this store; `nil` if this is the only one.
     var uploads: (any SharedUploads)? { get }
+}
+
+/// The content of an asset.
+package enum AssetContent: Sendable {
+    case file(AssetFile)
+    case arriving(any ArrivingAsset)
+}
+
+/// The content of an asset that is being fetched from another machine.
+///
+/// The last byte is available only when the whole content matches the asset's hash, so that nobody takes other content for
+/// the asset. Safe to call from any thread.
+package protocol ArrivingAsset: AnyObject, Sendable {
+    var size: Int64 { get }
+    /// Returns bytes that have arrived, at most `most` of them; empty if there are none at this offset. Must not block.
+    ///
+    /// - Throws: If the rest cannot be fetched, or is not the asset's.
+    func bytes(at offset: Int64, most: Int) throws(RelayError) -> [UInt8]
+    /// Calls `body` once when there is more at this offset, or nothing more will come; at once if that is so already.
+    func whenArrived(at offset: Int64, _ body: @escaping @Sendable () -> Void)
 }
 
 /// Uploads that no record uses yet, counted by all relays over one store towards the quota of the user who will own them.
@@ -103,6 +127,9 @@ extension AssetStore {
     package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? { nil }
     package func receivedSize(of key: String) throws(RelayError) -> Int64 { 0 }
     package func size(of hash: AssetHash) throws(RelayError) -> Int64? { try file(of: hash)?.size }
+    package func content(of hash: AssetHash) throws(RelayError) -> AssetContent? {
+        try file(of: hash).map { .file($0) }
+    }
     package var uploads: (any SharedUploads)? { nil }
 }
 

@@ -35,6 +35,8 @@ final class FileSending {
     private var inFlight = 0
     /// Whether the content differs from what the head announced.
     private(set) var isBroken = false
+    /// Whether the next part is not there yet.
+    private(set) var isWaiting = false
     /// Whether a caller is requesting pieces in a loop, so that callbacks need not.
     var isFeeding = false
 
@@ -47,7 +49,7 @@ final class FileSending {
 
     /// Returns the next piece; `nil` if too many are in flight, all were returned, or the body is broken.
     func next() -> Piece? {
-        guard inFlight < Self.inFlightLimit, !isBroken else { return nil }
+        guard inFlight < Self.inFlightLimit, !isBroken, !isWaiting else { return nil }
         if offset >= end {
             // The pieces in flight may still be read from the open file.
             guard remainingBytes > 0, inFlight == 0 else { return nil }
@@ -71,9 +73,19 @@ final class FileSending {
             return bytes
         case .file(let file) where file.length > 0 && file.length <= remainingBytes && begin(file):
             remainingBytes -= file.length
+        case .later: isWaiting = true
         default: isBroken = true
         }
         return nil
+    }
+
+    /// Calls `body` once, from any thread, when the next part is there.
+    func whenReady(_ body: @escaping @Sendable () -> Void) { parts?.whenReady(body) }
+
+    /// Returns whether the body waited for its next part.
+    func partIsReady() -> Bool {
+        defer { isWaiting = false }
+        return isWaiting
     }
 
     private func begin(_ file: FileBody) -> Bool {
@@ -125,11 +137,26 @@ extension HTTPConnectionHandler {
         sending.isFeeding = false
         guard self.sending === sending else { return }
         if sending.isFinished || sending.isBroken { return endSending(on: context) }
+        if sending.isWaiting { return waitForPart(of: sending, on: context) }
         guard count == Self.piecesPerTurn else { return }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         context.eventLoop.execute {
             guard let context = bound.value.context, !bound.value.state.isClosed else { return }
             bound.value.sendMore(on: context)
+        }
+    }
+
+    /// Continues when the next part is there.
+    private func waitForPart(of sending: FileSending, on context: ChannelHandlerContext) {
+        let (bound, loop) = (NIOLoopBound(self, eventLoop: context.eventLoop), context.eventLoop)
+        sending.whenReady {
+            // In another turn of the event loop, since parts that are always there would recurse.
+            loop.execute {
+                let handler = bound.value
+                guard handler.sending?.partIsReady() == true, let context = handler.context, !handler.state.isClosed
+                else { return }
+                if handler.isSecure { handler.readMore(on: context) } else { handler.sendMore(on: context) }
+            }
         }
     }
 
@@ -174,7 +201,10 @@ extension HTTPConnectionHandler {
 
     /// Reads a piece on a thread that may block, sends it, and reads the next one when it is sent.
     private func readMore(on context: ChannelHandlerContext) {
-        guard let sending, let piece = sending.next() else { return endSending(on: context) }
+        guard let sending else { return endSending(on: context) }
+        guard let piece = sending.next() else {
+            return sending.isWaiting ? waitForPart(of: sending, on: context) : endSending(on: context)
+        }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         read(piece, on: context)
             .flatMap { bytes -> EventLoopFuture<Void> in

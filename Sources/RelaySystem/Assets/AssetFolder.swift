@@ -49,7 +49,15 @@ package final class AssetFolder: AssetStore {
 
     // MARK: Uploads and lookups
 
-    package func begin() throws(RelayError) -> any AssetUpload {
+    package func begin() throws(RelayError) -> any AssetUpload { try intake() }
+
+    /// Starts an upload, and returns the path of the file to which its bytes are appended until it is finished.
+    package func beginReadable() throws(RelayError) -> (upload: any AssetUpload, path: String) {
+        let intake = try intake()
+        return (intake, intake.path)
+    }
+
+    private func intake() throws(RelayError) -> FileIntake {
         do {
             try flushFolder(incoming)
             guard hasRoom else { throw DiskCalls.Failure("statvfs") }
@@ -194,7 +202,7 @@ extension AssetHash {
 private final class FileIntake: AssetUpload {
     /// `nil` while the file is closed between two pieces.
     private var descriptor: Int32?
-    private let path: String
+    let path: String
     private let folder: AssetFolder
     private let hasher = PieceHasher()
     private var size: Int64 = 0

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import HTTPTypes
 import Records
@@ -45,7 +46,27 @@ extension RelayResponse {
 
     /// Returns the body, which may be in a file.
     private static func body(of answer: APIResponse) -> [UInt8] {
+        if let parts = answer.parts, answer.file == nil { return bytes(of: parts) }
         guard let file = answer.file else { return answer.body }
+        return bytes(of: file)
+    }
+
+    private static func bytes(of parts: any BodyParts) -> [UInt8] {
+        var bytes: [UInt8] = []
+        while let part = try? parts.next() {
+            switch part {
+            case .bytes(let piece): bytes += piece
+            case .file(let file): bytes += Self.bytes(of: file)
+            case .later:
+                let isReady = DispatchSemaphore(value: 0)
+                parts.whenReady { isReady.signal() }
+                isReady.wait()
+            }
+        }
+        return bytes
+    }
+
+    private static func bytes(of file: FileBody) -> [UInt8] {
         guard let handle = FileHandle(forReadingAtPath: file.path) else { return [] }
         defer { try? handle.close() }
         try? handle.seek(toOffset: UInt64(file.offset))

@@ -84,6 +84,38 @@
             #expect(try await other.isSound(file, of: hash))
         }
 
+        @Test("a large asset arrives while it is read, and is a file afterwards") func largeDownload() throws {
+            let content = content(5_500_000)
+            let hash = try store(content, in: assets("a"))
+            // One cache, as a relay has.
+            let other = assets("b", cache("b"))
+            guard case .arriving(let asset) = try other.content(of: hash) else {
+                Issue.record("it is not fetched")
+                return
+            }
+            var read: [UInt8] = []
+            while read.count < content.count {
+                let bytes = try asset.bytes(at: Int64(read.count), most: 300_000)
+                read += bytes
+                guard bytes.isEmpty else { continue }
+                let hasMore = DispatchSemaphore(value: 0)
+                asset.whenArrived(at: Int64(read.count)) { hasMore.signal() }
+                hasMore.wait()
+            }
+            #expect(read == content)
+            guard case .file(let file) = try other.content(of: hash) else {
+                Issue.record("it is fetched again")
+                return
+            }
+            #expect(file.size == 5_500_000)
+            // A small one is a file at once.
+            let small = try store(Array(content.prefix(1_000)), in: assets("a"))
+            guard case .file = try other.content(of: small) else {
+                Issue.record("a small asset is not a file")
+                return
+            }
+        }
+
         @Test("equal content is stored once") func twice() throws {
             for content in [content(3_000_000), content(10), []] {
                 let first = try store(content, in: assets("a"))
