@@ -3,12 +3,6 @@
     import Records
     import RelayCore
 
-    #if canImport(Glibc)
-        import Glibc
-    #elseif canImport(Musl)
-        import Musl
-    #endif
-
     /// An asset on its way into the cache, which several clients may read meanwhile.
     // Unchecked: all mutable state is guarded by `condition`, which is a lock.
     final class AssetFetch: ArrivingAsset, @unchecked Sendable {
