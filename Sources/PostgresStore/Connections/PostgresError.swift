@@ -22,12 +22,16 @@
             case noLayout
             /// The database belongs to another program.
             case foreignLayout
+            /// The database cannot store all of Unicode.
+            case foreignEncoding
             /// A later version of the relay has changed the tables.
             case newerLayout
             /// The database belongs to another cluster of relays.
             case otherCluster
             /// The clocks of this machine and of the database differ too much.
             case clockSkew
+            /// Another node of the cluster has the same name.
+            case nameTaken
             /// All connections of this process are in use.
             case busy
             /// The connection broke. Nothing was committed.
@@ -116,8 +120,8 @@
                 )
             case .diskFull:
                 RelayError(.tryAgainLater, "The disk of the relay's database is full.", retryAfter: .seconds(30))
-            case .badAddress, .accessDenied, .noDatabase, .serverTooOld, .noLayout, .foreignLayout, .newerLayout,
-                .otherCluster, .clockSkew:
+            case .badAddress, .accessDenied, .noDatabase, .serverTooOld, .noLayout, .foreignLayout,
+                .foreignEncoding, .newerLayout, .otherCluster, .clockSkew, .nameTaken:
                 RelayError(
                     .tryAgainLater,
                     "The relay cannot use its database; the operator should read the relay's log.",
@@ -153,10 +157,12 @@
             case .noLayout:
                 "Name the database of your relays, or restore it; the first relay or zonecast container create makes a new one."
             case .foreignLayout: "Name an empty database."
+            case .foreignEncoding: "Create it with: createdb --encoding UTF8 --locale C --template template0"
             case .newerLayout: "Install the later version of zonecast again."
             case .otherCluster: "Name the database of this cluster."
             case .diskFull: "Free space on the database's disk."
             case .clockSkew: "Set both with NTP (chrony or systemd-timesyncd): relays of one cluster must agree."
+            case .nameTaken: "Give each relay its own name with --node."
             default: nil
             }
         }

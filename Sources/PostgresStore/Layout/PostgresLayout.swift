@@ -127,6 +127,13 @@
         }
 
         private func create(_ connection: PostgresConnection, _ server: Server) throws(PostgresError) {
+            let encoding = try connection.query("SHOW server_encoding").first?.text(0) ?? ""
+            guard encoding == "UTF8" else {
+                throw PostgresError(
+                    .foreignEncoding,
+                    "The database at \(connection.serverName) has the encoding \(encoding) instead of UTF8."
+                )
+            }
             var tables = PostgresPipeline()
             for statement in Self.tables { tables.add(statement) }
             tables.add(
@@ -433,6 +440,7 @@
                 UNIQUE (zone, name),
                 UNIQUE (home, guid)
             );
+            CREATE INDEX share_with_aliases ON share (zone) WHERE has_aliases;
             CREATE TABLE participant (
                 share bigint NOT NULL,
                 id text COLLATE "C" NOT NULL,

@@ -222,7 +222,7 @@
                 } catch {
                     connection = nil
                     if isLast { return }
-                    note("The node \(node) cannot reach its database. \(error)")
+                    note(error.code == .nameTaken ? "\(error)" : "The node \(node) cannot reach its database. \(error)")
                     outbox.pause(timing.pause)
                 }
             }
@@ -251,10 +251,7 @@
             let place = addSign(to: &pipeline)
             let rows = try connection.run(pipeline)
             guard !rows[place].isEmpty else {
-                throw PostgresError(
-                    .failed,
-                    "Another relay with the name \(node) is running. Give each relay its own name with --node."
-                )
+                throw PostgresError(.nameTaken, "Another relay with the name \(node) is running.")
             }
             noteNodes(rows[place + 1], events)
         }

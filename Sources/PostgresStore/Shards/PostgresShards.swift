@@ -244,7 +244,7 @@
         fileprivate var isOfServer: Bool {
             switch code {
             case .unreachable, .noPrimary, .connectionLost, .notWritable, .tooManyConnections, .timedOut, .accessDenied,
-                .noDatabase, .otherCluster, .noLayout, .foreignLayout, .newerLayout, .serverTooOld:
+                .noDatabase, .otherCluster, .noLayout, .foreignLayout, .foreignEncoding, .newerLayout, .serverTooOld:
                 true
             default: false
             }

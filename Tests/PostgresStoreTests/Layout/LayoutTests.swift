@@ -1,4 +1,5 @@
 #if Postgres
+    import ChildProcesses
     import PostgresStore
     import Records
     import RelayCore
@@ -25,6 +26,17 @@
             try connection.query("UPDATE zonecast_layout SET version = 99")
             #expect(try refusal(layout).code == .newerLayout)
             #expect(try refusal(layout).relayError.code == .tryAgainLater)
+        }
+
+        @Test("a database that cannot store all of Unicode is refused, and stays empty") func encoding() throws {
+            let server = try PostgresServer.shared.get()
+            try server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+            let connection = try PostgresConnection(to: PostgresAddress(server.url(of: "latin")))
+            let refusal = try #require(throws: PostgresError.self) {
+                try PostgresLayout(cluster: "ours").prepare(connection)
+            }
+            #expect(refusal.code == .foreignEncoding && "\(refusal)".contains("LATIN1"))
+            #expect(try connection.query("SELECT to_regclass('home')").first?.isNull(0) == true)
         }
 
         @Test("nodes that start at once create the tables once, also through a connection for reading")
