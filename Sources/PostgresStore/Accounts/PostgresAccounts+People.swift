@@ -191,8 +191,9 @@
             return try read { connection throws(PostgresError) in
                 let rows = try connection.query(
                     """
-                    SELECT \(Self.columns), u.name FROM container_user u JOIN account a ON a.id = u.account
-                    WHERE u.container = $1 AND u.environment = $2 AND u.name = ANY($3)
+                    SELECT \(Self.columns), u.name FROM unnest($3::text[]) AS n (name)
+                    CROSS JOIN \(LookUp.rows(of: "container_user", where: Self.userNamed("n.name"))) u
+                    CROSS JOIN \(LookUp.rows(of: "account", where: "id = u.account")) a
                     """,
                     .text(home.container.name),
                     .text(home.environment.rawValue),
@@ -202,6 +203,11 @@
                 for row in rows { found[UserID(row.text(Self.width))] = Self.account(row) }
                 return found
             }
+        }
+
+        /// The condition of the user of the container `$1` in the environment `$2` that has a name.
+        private static func userNamed(_ name: String) -> String {
+            "container = $1 AND environment = $2 AND name = \(name)"
         }
 
         // MARK: Lookups
@@ -219,12 +225,10 @@
             return try read { connection throws(PostgresError) in
                 var queries = PostgresPipeline()
                 for lookup in lookups {
-                    let (condition, text) = Self.condition(lookup)
+                    let (users, text) = Self.users(lookup)
                     queries.add(
                         """
-                        SELECT \(Self.columns), u.name, u.discoverable
-                        FROM account a JOIN container_user u ON u.account = a.id
-                        WHERE u.container = $1 AND u.environment = $2 AND \(condition)
+                        SELECT \(Self.columns), u.name, u.discoverable FROM \(users)
                         ORDER BY u.discoverable DESC, a.method, a.id LIMIT 1
                         """,
                         .text(home.container.name),
@@ -241,12 +245,25 @@
             }
         }
 
-        private static func condition(_ lookup: UserLookup) -> (sql: String, text: String) {
+        /// Returns the items of `FROM` for a look-up, accounts `a` and users `u`, and its text `$3`.
+        private static func users(_ lookup: UserLookup) -> (sql: String, text: String) {
+            func accounts(_ column: String) -> String {
+                """
+                \(LookUp.rows(of: "account", where: "\(column) = $3 AND ($4 OR method <> 1)")) a
+                JOIN \(LookUp.rows(of: "container_user", where: "account = a.id")) u
+                ON u.container = $1 AND u.environment = $2
+                """
+            }
             switch lookup {
-            case .email(let address): ("a.email = $3 AND ($4 OR a.method <> 1)", address)
-            case .phone(let number): ("a.phone = $3 AND ($4 OR a.method <> 1)", number)
-            // The last parameter has no effect here; it only gives all three conditions the same parameters.
-            case .user(let user): ("u.name = $3 AND $4 IS NOT NULL", user.recordName)
+            case .email(let address): return (accounts("email"), address)
+            case .phone(let number): return (accounts("phone"), number)
+            case .user(let user):
+                // The last parameter has no effect here; it only gives all three the same parameters.
+                let users = """
+                    \(LookUp.rows(of: "container_user", where: "\(userNamed("$3")) AND $4 IS NOT NULL")) u
+                    CROSS JOIN \(LookUp.rows(of: "account", where: "id = u.account")) a
+                    """
+                return (users, user.recordName)
             }
         }
 

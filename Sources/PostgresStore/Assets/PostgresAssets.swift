@@ -251,7 +251,8 @@
             let place = removal.add(
                 """
                 WITH gone AS (
-                    DELETE FROM asset a WHERE a.home = $1 AND a.hash = ANY($2) AND \(Self.isUnused)
+                    DELETE FROM asset a USING \(LookUp.parameters("$1::bigint AS home", "$2::bytea[]", as: "hash")) n
+                    WHERE a.home = n.home AND a.hash = n.hash AND \(Self.isUnused)
                     RETURNING a.content, a.is_object),
                 garbage AS (
                     INSERT INTO asset_garbage (content) SELECT content FROM gone WHERE is_object ON CONFLICT DO NOTHING),
@@ -266,16 +267,25 @@
     }
 
     extension PostgresSharingRows {
+        /// Selects and locks the assets of the home `$1` that have the hashes `$2`, in the order of these, so that two
+        /// transactions never wait for each other.
+        static func lockedAssets(_ strength: String) -> String {
+            """
+            SELECT a.home, a.hash FROM (SELECT DISTINCT unnest($2::bytea[]) AS hash ORDER BY 1) h
+            CROSS JOIN LATERAL (SELECT home, hash FROM asset WHERE home = $1 AND hash = h.hash FOR \(strength)) a
+            """
+        }
+
         /// Returns those of the assets that are stored, and keeps them from being removed before the transaction ends.
         package func lockStored(among hashes: Set<AssetHash>) throws(PostgresError) -> Set<AssetHash> {
             guard !hashes.isEmpty else { return [] }
             if let peers = transaction.peers { return try peers.renewStored(hashes) }
             let rows = try transaction.query(
-                "SELECT hash FROM asset WHERE home = $1 AND hash = ANY($2) ORDER BY hash FOR KEY SHARE",
+                Self.lockedAssets("KEY SHARE"),
                 .int(transaction.home.number),
                 .blobs(hashes.map(\.bytes))
             )
-            return Set(rows.compactMap { AssetHash($0.bytes(0)) })
+            return Set(rows.compactMap { AssetHash($0.bytes(1)) })
         }
     }
 #endif

@@ -111,12 +111,23 @@
             // A relay that stands still must not keep an owner locked.
             setup.add("SET idle_in_transaction_session_timeout = \(timeouts.idle.wholeMilliseconds)")
             // All statements look up few rows by keys, whatever the planner believes of tables that are new.
-            for method in ["enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit"] {
-                setup.add("SET \(method) = off")
-            }
+            for method in Self.methodsForManyRows { setup.add("SET \(method) = off") }
+            setup.add("SET jit = off")
             setup.add("SET plan_cache_mode = force_generic_plan")
             setup.add("SET lock_timeout = \(timeouts.lock.wholeMilliseconds)")
             try run(setup)
+        }
+
+        /// What costs less than look-ups only if many rows are read, and whose cost the planner takes for small in new tables.
+        private static let methodsForManyRows = [
+            "enable_bitmapscan", "enable_hashjoin", "enable_material", "enable_mergejoin", "enable_seqscan",
+        ]
+
+        /// Lets the planner choose freely, for statements that read whole tables.
+        func planForManyRows() throws(PostgresError) {
+            var settings = PostgresPipeline()
+            for setting in Self.methodsForManyRows + ["plan_cache_mode"] { settings.add("RESET \(setting)") }
+            try run(settings)
         }
 
         deinit { PQfinish(pointer) }

@@ -92,10 +92,10 @@
                 account bigint NOT NULL REFERENCES account (id),
                 name text COLLATE "C" NOT NULL,
                 discoverable boolean NOT NULL DEFAULT false,
-                PRIMARY KEY (container, environment, account),
+                -- no column is the first one of both keys: a planner without statistics would confuse them
+                PRIMARY KEY (account, container, environment),
                 UNIQUE (container, environment, name)
             );
-            CREATE INDEX container_user_of_account ON container_user (account);
 
             -- the issuers that containers trust; the revision is the number of revocations at the latest change
             CREATE TABLE issuer (

@@ -47,13 +47,8 @@
         }
 
         private func prepare() throws(PostgresError) {
-            var settings = PostgresPipeline()
-            // The settings of a relay's connections are for statements that look up few rows.
-            for setting in ["enable_hashjoin", "enable_mergejoin", "enable_seqscan", "plan_cache_mode"] {
-                settings.add("RESET \(setting)")
-            }
-            settings.add("SET idle_in_transaction_session_timeout = 0")
-            try connection.run(settings)
+            try connection.planForManyRows()
+            try connection.query("SET idle_in_transaction_session_timeout = 0")
         }
 
         package func transaction<Result>(_ body: () throws -> Result) throws -> Result {

@@ -124,7 +124,8 @@
                             ORDER BY n.change LIMIT $5) n
                         ORDER BY z.place, n.change LIMIT $5) k) k
                 WHERE k.before < $7) k
-            LEFT JOIN record r ON r.zone = k.zone AND r.name = k.name AND r.type = $6 ORDER BY k.place, k.change
+            LEFT JOIN \(LookUp.rows(of: "record", where: "zone = k.zone AND name = k.name")) r ON r.type = $6
+            ORDER BY k.place, k.change
             """
 
         func enter(_ key: QueryKey, of name: String, index: Int64, in zone: Int64) throws {

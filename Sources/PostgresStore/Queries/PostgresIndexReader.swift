@@ -188,15 +188,16 @@
         /// Looks up the probes at once, and notes the names that pass them; their records are read when they are needed.
         func prefetch(_ entries: [IndexEntry], in zone: Zone, probing probes: [IndexProbe]) throws {
             enter(zone)
-            var names = entries.map(\.name).filter { places[$0] == nil }
+            var asked: Set<String> = []
+            var names = entries.map(\.name).filter { places[$0] == nil && asked.insert($0).inserted }
             guard !names.isEmpty else { return }
             if !probes.isEmpty {
                 var query = PostgresPipeline()
                 for probe in probes {
                     query.add(
                         """
-                        SELECT value, name FROM field_value
-                        WHERE field = $1 AND zone = $2 AND value = ANY($3) AND name = ANY($4)
+                        SELECT e.value, e.name FROM unnest($3::bytea[]) AS v (value) CROSS JOIN unnest($4::text[]) AS n (name)
+                        CROSS JOIN \(LookUp.rows(of: "field_value", where: Self.entry)) e
                         """,
                         .int(probe.index),
                         .int(zone.number),
@@ -225,6 +226,9 @@
             }
             announce(names)
         }
+
+        /// The whole key of an entry.
+        private static let entry = "field = $1 AND zone = $2 AND value = v.value AND name = n.name"
 
         private func announce(_ names: [String]) {
             for name in names where places[name] == nil {

@@ -200,12 +200,16 @@
             r.modified_at, r.modified_by, r.modified_device, r.parent, r.share, r.fields
             """
         static let recordColumnCount: Int32 = 13
-        /// The same with the fields of shares alone, whose type has the name `$3`.
+        /// The same with the fields of shares alone, whose type has the name `$4` in the home `$3`.
         private static let columnsWithoutFields = recordColumns.replacing(
             "r.fields",
-            with: "CASE WHEN r.type IN (SELECT id FROM record_type WHERE name = $3) THEN r.fields ELSE '{}' END"
+            with: """
+                CASE WHEN r.type IN (SELECT id FROM record_type WHERE home = $3 AND name = $4) THEN r.fields ELSE '{}' END
+                """
         )
-        private static let byName = "WHERE r.zone = $1 AND r.name = ANY($2) AND $3 <> ''"
+        private static let named = """
+            FROM unnest($2::text[]) AS n (name) CROSS JOIN \(PostgresSharingRows.record(named: "n.name")) r
+            """
 
         package func records(
             named wanted: [String],
@@ -217,13 +221,17 @@
                 if let view = zone.view, view.isPartial {
                     return try records(named: wanted, in: zone, through: view, withFields: withFields)
                 }
-                let rows = try transaction.query(
-                    "SELECT \(withFields ? Self.recordColumns : Self.columnsWithoutFields) FROM record r \(Self.byName)",
-                    .int(zone.number),
-                    .texts(wanted),
-                    .text(Share.recordType)
-                )
-                let records = try self.records(in: rows)
+                let values: [PostgresValue] = [.int(zone.number), .texts(Array(Set(wanted)))]
+                var query = PostgresPipeline()
+                if withFields {
+                    query.add("SELECT \(Self.recordColumns) \(Self.named)", values)
+                } else {
+                    query.add(
+                        "SELECT \(Self.columnsWithoutFields) \(Self.named)",
+                        values + [.int(home.number), .text(Share.recordType)]
+                    )
+                }
+                let records = try self.records(in: transaction.run(query)[0])
                 return Dictionary(records.map { ($0.name, $0) }) { first, _ in first }
             }
         }

@@ -727,7 +727,7 @@
                     """
                     DELETE FROM field_value WHERE (field, zone, value, name) IN (
                         SELECT v.field, v.zone, v.value, v.name
-                        FROM field_index i JOIN field_value v ON v.field = i.id AND v.zone = $1
+                        FROM field_index i CROSS JOIN \(LookUp.rows(of: "field_value", where: "field = i.id AND zone = $1")) v
                         WHERE i.home = $3 LIMIT $2)
                     """,
                     .int(zone),

@@ -93,7 +93,7 @@
                     .texts(names)
                 )
                 insertion.add(
-                    "SELECT name, id FROM \(table) WHERE home = $1 AND name = ANY($2)",
+                    Self.numbers(in: table),
                     .int(home.number),
                     .texts(names)
                 )
@@ -103,6 +103,14 @@
                 Dictionary(rows[1].map { (UserID($0.text(0)), $0.int(1)) }) { $1 },
                 Dictionary(rows[3].map { ($0.text(0), $0.int(1)) }) { $1 }
             )
+        }
+
+        /// Selects the numbers of the users or record types of the home `$1` that have the names `$2`.
+        private static func numbers(in table: String) -> String {
+            """
+            SELECT t.name, t.id FROM unnest($2::text[]) AS n (name)
+            CROSS JOIN \(LookUp.rows(of: table, where: "home = $1 AND name = n.name")) t
+            """
         }
 
         // MARK: Statements
@@ -159,14 +167,14 @@
             }
             guard !unknown.isEmpty else { return found }
             let rows = try query(
-                "SELECT id, name FROM person WHERE home = $1 AND name = ANY($2)",
+                Self.numbers(in: "person"),
                 .int(home.number),
                 .texts(unknown)
             )
             for row in rows {
-                let user = UserID(row.text(1))
-                names.add(user: user, number: row.int(0))
-                found[user] = row.int(0)
+                let user = UserID(row.text(0))
+                names.add(user: user, number: row.int(1))
+                found[user] = row.int(1)
             }
             return found
         }

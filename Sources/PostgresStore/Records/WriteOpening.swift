@@ -80,20 +80,18 @@
             statements.add(
                 """
                 SELECT \(PostgresReader.zoneColumns), z.owner FROM unnest($1::bigint[], $2::text[]) AS w (owner, name)
-                JOIN zone z ON z.owner = w.owner AND z.name = w.name AND NOT z.deleted
+                CROSS JOIN \(LookUp.rows(of: "zone", where: "owner = w.owner AND name = w.name AND NOT deleted")) z
                 """,
                 .ints(zones.map(\.owner)),
                 .texts(zones.map(\.name))
             )
             let records = zones.flatMap { zone in zone.names.map { (zone.owner, zone.name, $0) } }
-            // OFFSET keeps the planner from reading whole zones: a plan that it made while the table was empty, when that
-            // costs nothing, stays until the server has analyzed the table.
             statements.add(
                 """
                 SELECT \(PostgresReader.recordColumns), r.zone
                 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w (owner, zone, name)
-                JOIN zone z ON z.owner = w.owner AND z.name = w.zone AND NOT z.deleted
-                CROSS JOIN LATERAL (SELECT * FROM record WHERE zone = z.id AND name = w.name OFFSET 0) r
+                CROSS JOIN \(LookUp.rows(of: "zone", where: "owner = w.owner AND name = w.zone AND NOT deleted")) z
+                CROSS JOIN \(LookUp.rows(of: "record", where: "zone = z.id AND name = w.name")) r
                 """,
                 .ints(records.map(\.0)),
                 .texts(records.map(\.1)),
@@ -103,7 +101,7 @@
                 """
                 SELECT d.owner, d.person, d.id, d.print, d.places
                 FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS w (owner, person, id)
-                JOIN done_write d ON d.owner = w.owner AND d.person = w.person AND d.id = w.id
+                CROSS JOIN \(LookUp.rows(of: "done_write", where: "owner = w.owner AND person = w.person AND id = w.id")) d
                 """,
                 .ints(outcomes.map { owners[$0.key.owner] }),
                 .ints(outcomes.map(\.person)),

@@ -21,13 +21,18 @@
             )
         }
 
+        private static let writtenReferences = LookUp.parameters(
+            "$1::bigint AS zone",
+            "$2::text[], $3::bigint[], $4::text[], $5::text[]",
+            as: "target, kind, source, field"
+        )
+
         package func delete(_ references: [StoredReference], in zone: Int64) throws {
             guard !references.isEmpty else { return }
             transaction.later(
                 """
-                DELETE FROM reference f
-                USING unnest($2::text[], $3::bigint[], $4::text[], $5::text[]) AS n (target, kind, source, field)
-                WHERE f.zone = $1 AND f.target = n.target AND f.kind = n.kind AND f.source = n.source
+                DELETE FROM reference f USING \(Self.writtenReferences) n
+                WHERE f.zone = n.zone AND f.target = n.target AND f.kind = n.kind AND f.source = n.source
                 AND f.field = n.field
                 """,
                 .int(zone),
@@ -41,7 +46,10 @@
         package func used(among hashes: [AssetHash], in zone: Int64) throws -> Set<AssetHash> {
             guard !hashes.isEmpty else { return [] }
             let rows = try transaction.query(
-                "SELECT DISTINCT hash FROM asset_use WHERE zone = $1 AND hash = ANY($2)",
+                """
+                SELECT h.hash FROM unnest($2::bytea[]) AS h (hash)
+                WHERE EXISTS (SELECT FROM asset_use a WHERE a.zone = $1 AND a.hash = h.hash OFFSET 0)
+                """,
                 .int(zone),
                 .blobs(hashes.map(\.bytes))
             )
@@ -68,8 +76,9 @@
             guard !uses.isEmpty else { return }
             transaction.later(
                 """
-                DELETE FROM asset_use a USING unnest($2::bytea[], $3::text[]) AS n (hash, name)
-                WHERE a.zone = $1 AND a.hash = n.hash AND a.name = n.name
+                DELETE FROM asset_use a
+                USING \(LookUp.parameters("$1::bigint AS zone", "$2::bytea[], $3::text[]", as: "hash, name")) n
+                WHERE a.zone = n.zone AND a.hash = n.hash AND a.name = n.name
                 """,
                 .int(zone),
                 .blobs(uses.map(\.hash.bytes)),

@@ -83,12 +83,7 @@
             var timeouts = PostgresConnection.Timeouts()
             (timeouts.statement, timeouts.answer) = (.seconds(600), .seconds(900))
             let connection = try PostgresConnection(to: shard.database.pool.address, timeouts: timeouts)
-            var settings = PostgresPipeline()
-            // Those of a relay's connections are for statements that look up few rows.
-            for setting in ["enable_hashjoin", "enable_mergejoin", "enable_seqscan", "plan_cache_mode"] {
-                settings.add("RESET \(setting)")
-            }
-            try connection.run(settings)
+            try connection.planForManyRows()
             return connection
         }
 

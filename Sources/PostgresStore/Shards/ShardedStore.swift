@@ -280,11 +280,9 @@
 
         func renewStored(_ hashes: Set<AssetHash>) throws(PostgresError) -> Set<AssetHash> {
             let rows = try control.database.pool.use(.brief) { connection throws(PostgresError) in
-                // In the order of the hashes, so that two of these never wait for each other.
                 try connection.query(
                     """
-                    WITH found AS (
-                        SELECT home, hash FROM asset WHERE home = $1 AND hash = ANY($2) ORDER BY hash FOR NO KEY UPDATE)
+                    WITH found AS (\(PostgresSharingRows.lockedAssets("NO KEY UPDATE")))
                     UPDATE asset a SET touched_at = now() FROM found f WHERE a.home = f.home AND a.hash = f.hash
                     RETURNING a.hash
                     """,

@@ -16,8 +16,9 @@
             guard !wanted.isEmpty else { return [:] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.recordColumns) FROM share_entry e JOIN record r ON r.zone = $1 AND r.name = e.name
-                WHERE e.zone = $1 AND e.name = ANY($2) AND e.gone = 0 AND e.share = ANY($3)
+                SELECT \(Self.recordColumns) FROM unnest($2::text[]) AS n (name)
+                CROSS JOIN \(PostgresSharingRows.cover(of: "n.name")) e
+                CROSS JOIN \(PostgresSharingRows.record(named: "e.name")) r WHERE e.share = ANY($3)
                 """,
                 .int(zone.number),
                 .texts(Array(Set(wanted))),
@@ -54,6 +55,9 @@
             """
         }
 
+        /// The record of an entry `e` that is not gone.
+        private static let present = LookUp.rows(of: "record", where: "zone = $1 AND name = e.name AND e.gone = 0")
+
         /// Selects a page of the feed of several hierarchies together.
         private static func feed(_ direction: String) -> String {
             """
@@ -61,10 +65,9 @@
                 SELECT e.*, sum(coalesce(octet_length(r.fields), 0)) OVER (ORDER BY e.change \(direction), e.name)
                     - coalesce(octet_length(r.fields), 0) AS before
                 FROM (\(entries(direction))) e
-                LEFT JOIN record r ON r.zone = $1 AND r.name = e.name AND e.gone = 0) e
-            LEFT JOIN record r
-                ON r.zone = $1 AND r.name = e.name AND e.gone = 0 AND r.change = coalesce(e.record, e.change)
-            LEFT JOIN record_type t ON t.id = e.type
+                LEFT JOIN \(present) r ON true) e
+            LEFT JOIN \(present) r ON r.change = coalesce(e.record, e.change)
+            LEFT JOIN \(LookUp.rows(of: "record_type", where: "id = e.type")) t ON true
             WHERE e.before < $6 ORDER BY e.change \(direction)
             """
         }

@@ -21,7 +21,7 @@
 
         package func share(ofLink shortGUID: String) throws(RelayError) -> ShareLocation? {
             try attempt {
-                try locations("s.home = $1 AND s.guid = $2", .int(home.number), .text(shortGUID)).first
+                try locations(PostgresSharingRows.sharesWithLinks, .int(home.number), .texts([shortGUID])).first
             }
         }
 
@@ -32,9 +32,10 @@
                 let phones = contacts.compactMap { if case .phone(let number) = $0 { number } else { nil } }
                 return try locations(
                     """
-                    s.home = $1 AND s.id IN (
+                    (
                         SELECT share FROM participant WHERE person IS NULL AND email = ANY($2)
-                        UNION ALL SELECT share FROM participant WHERE person IS NULL AND phone = ANY($3))
+                        UNION SELECT share FROM participant WHERE person IS NULL AND phone = ANY($3)) i
+                    CROSS JOIN \(LookUp.rows(of: "share", where: "id = i.share AND home = $1")) s
                     """,
                     .int(home.number),
                     .texts(addresses),
@@ -43,14 +44,14 @@
             }
         }
 
-        /// Returns the shares in live zones for which the condition holds.
-        private func locations(_ condition: String, _ values: PostgresValue...) throws -> [ShareLocation] {
+        /// Returns those of the shares `s` that are in live zones.
+        private func locations(_ shares: String, _ values: PostgresValue...) throws -> [ShareLocation] {
             var query = PostgresPipeline()
             query.add(
                 """
-                SELECT \(Self.zoneColumns), o.name, s.name FROM share s JOIN zone z ON z.id = s.zone
-                JOIN person o ON o.id = z.owner JOIN owner w ON w.id = z.owner AND w.state < 2
-                WHERE \(condition) AND NOT z.deleted ORDER BY s.id
+                SELECT \(Self.zoneColumns), o.name, s.name FROM \(shares)
+                CROSS JOIN \(LookUp.rows(of: "zone", where: "id = s.zone")) z \(Self.ownersOfZones)
+                WHERE NOT z.deleted ORDER BY s.id
                 """,
                 values
             )
@@ -70,7 +71,11 @@
             try attempt {
                 let found = try sharedZones(
                     of: [user],
-                    "z.owner = o.id AND o.home = $1 AND o.name = $3 AND z.name = $4 AND NOT z.deleted AND NOT a.ended",
+                    """
+                    CROSS JOIN \(LookUp.rows(of: "person", where: "home = $1 AND name = $3")) owner
+                    CROSS JOIN \(LookUp.rows(of: "zone", where: "owner = owner.id AND name = $4 AND NOT deleted")) z
+                    CROSS JOIN \(LookUp.rows(of: "shared_zone", where: "person = u.id AND zone = z.id AND NOT ended")) a
+                    """,
                     .text(id.owner.recordName),
                     .text(id.zoneName)
                 )
@@ -84,7 +89,7 @@
 
         package func zones(sharedWith user: UserID) throws(RelayError) -> [Zone] {
             try attempt {
-                let found = try sharedZones(of: [user], "true")
+                let found = try sharedZones(of: [user], Self.allZones)
                 var zones = found.map(\.zone)
                 let lastChanges = Dictionary(found.map { ($0.zone.number, $0.lastChange) }) { $1 }
                 try rows.addViews(of: user, to: &zones, lastChanges: lastChanges)
@@ -101,20 +106,37 @@
             var lastChange: UInt64
         }
 
+        /// The users `u` of the home `$1` that have the names `$2`.
+        private static let namedUsers = """
+            unnest($2::text[]) AS n (name)
+            CROSS JOIN \(LookUp.rows(of: "person", where: "home = $1 AND name = n.name")) u
+            """
+
+        /// The owner of a zone `z` and the row that says that its data is here.
+        private static let ownersOfZones = """
+            CROSS JOIN \(LookUp.rows(of: "person", where: "id = z.owner")) o
+            CROSS JOIN \(LookUp.rows(of: "owner", where: "id = z.owner AND state < 2")) w
+            """
+
+        /// The zones `z` to which a user `u` has or had access, by the rows `a`.
+        private static let allZones = """
+            CROSS JOIN \(LookUp.rows(of: "shared_zone", where: "person = u.id")) a
+            CROSS JOIN \(LookUp.rows(of: "zone", where: "id = a.zone")) z
+            """
+
+        /// Reads the zones `z` and the rows `a` of access that `zones` joins with a user `u`.
         private func sharedZones(
             of users: [UserID],
-            _ condition: String,
+            _ zones: String,
             _ more: PostgresValue...
         ) throws(PostgresError) -> [SharedZone] {
             var query = PostgresPipeline()
             query.add(
                 """
                 SELECT u.name, o.name, z.id, z.name, a.identity, a.change, a.ended, z.last_change, z.shared
-                FROM person u JOIN shared_zone a ON a.person = u.id JOIN zone z ON z.id = a.zone
-                JOIN person o ON o.id = z.owner JOIN owner w ON w.id = z.owner AND w.state < 2
-                WHERE u.home = $1 AND u.name = ANY($2) AND \(condition)
+                FROM \(Self.namedUsers) \(zones) \(Self.ownersOfZones)
                 """,
-                [.int(home.number), .texts(users.map(\.recordName))] + more
+                [.int(home.number), .texts(Set(users).map(\.recordName))] + more
             )
             return try transaction.run(query)[0].map { row in
                 let zone = Zone(
@@ -140,16 +162,16 @@
                     SELECT u.name, greatest(
                         (SELECT max(z.last_change) FROM zone z WHERE z.owner = u.id AND NOT z.deleted),
                         (SELECT max(z.ended) FROM zone z WHERE z.owner = u.id AND z.deleted))
-                    FROM person u WHERE u.home = $1 AND u.name = ANY($2)
+                    FROM \(Self.namedUsers)
                     """,
                     .int(home.number),
-                    .texts(users.map(\.recordName))
+                    .texts(Set(users).map(\.recordName))
                 )
                 for row in own {
                     let user = UserID(row.text(0))
                     found[OwnerView(of: user, seenBy: user)] = row.unsigned(1)
                 }
-                let shared = try sharedZones(of: users, "true")
+                let shared = try sharedZones(of: users, Self.allZones)
                 guard !shared.isEmpty else { return found }
                 let memberships = Dictionary(grouping: try rows.memberships(of: users, in: nil)) {
                     Place(user: $0.user, zone: $0.zone)
@@ -199,24 +221,26 @@
         /// Returns what the shares with these links share.
         func contents(ofLinks links: [String]) throws(PostgresError) -> [String: Share] {
             guard !links.isEmpty else { return [:] }
-            let parameters: [PostgresValue] = [.int(transaction.home.number), .texts(links)]
+            let parameters: [PostgresValue] = [.int(transaction.home.number), .texts(Array(Set(links)))]
             var query = PostgresPipeline()
             query.add(
                 """
-                SELECT id, guid, root, public_permission, allows_requests FROM share
-                WHERE home = $1 AND guid = ANY($2)
+                SELECT s.id, s.guid, s.root, s.public_permission, s.allows_requests FROM \(Self.sharesWithLinks)
                 """,
                 parameters
             )
             query.add(
-                "\(Self.participants) WHERE p.share IN (SELECT id FROM share WHERE home = $1 AND guid = ANY($2)) "
-                    + "ORDER BY p.share, p.place",
+                """
+                SELECT \(Self.participantColumns) FROM \(Self.sharesWithLinks)
+                CROSS JOIN \(LookUp.rows(of: "participant", where: "share = s.id")) p \(Self.participantUsers)
+                """,
                 parameters
             )
             query.add(
                 """
-                SELECT r.share, u.name, r.blocked FROM share_request r JOIN person u ON u.id = r.person
-                WHERE r.share IN (SELECT id FROM share WHERE home = $1 AND guid = ANY($2)) ORDER BY r.share, r.place
+                SELECT r.share, u.name, r.blocked FROM \(Self.sharesWithLinks)
+                CROSS JOIN \(LookUp.rows(of: "share_request", where: "share = s.id")) r
+                CROSS JOIN \(LookUp.rows(of: "person", where: "id = r.person")) u ORDER BY r.share, r.place
                 """,
                 parameters
             )
@@ -241,9 +265,11 @@
             return found
         }
 
-        private static let participants = """
-            SELECT p.share, p.id, p.role, p.permission, p.accepted, u.name, p.email, p.phone, p.has_asked, p.added
-            FROM participant p LEFT JOIN person u ON u.id = p.person
+        private static let participantColumns =
+            "p.share, p.id, p.role, p.permission, p.accepted, u.name, p.email, p.phone, p.has_asked, p.added"
+        /// The users `u` of participants `p`, in the order of these.
+        private static let participantUsers = """
+            LEFT JOIN \(LookUp.rows(of: "person", where: "id = p.person")) u ON true ORDER BY p.share, p.place
             """
 
         private static func participants(in rows: PostgresRows) -> [Int64: [Share.Participant]] {
@@ -268,7 +294,10 @@
         func participants(of shares: [Int64]) throws(PostgresError) -> [Int64: [Share.Participant]] {
             guard !shares.isEmpty else { return [:] }
             let rows = try transaction.query(
-                "\(Self.participants) WHERE p.share = ANY($1) ORDER BY p.share, p.place",
+                """
+                SELECT \(Self.participantColumns) FROM (SELECT * FROM participant WHERE share = ANY($1)) p
+                \(Self.participantUsers)
+                """,
                 .ints(shares)
             )
             return Self.participants(in: rows)

@@ -18,11 +18,16 @@
         package func covers(of names: [String], in zone: Int64) throws -> [String: Int64] {
             guard !names.isEmpty else { return [:] }
             let rows = try transaction.query(
-                "SELECT name, share FROM share_entry WHERE zone = $1 AND name = ANY($2) AND gone = 0",
+                "SELECT e.name, e.share FROM unnest($2::text[]) AS n (name) CROSS JOIN \(Self.cover(of: "n.name")) e",
                 .int(zone),
                 .texts(names)
             )
             return Dictionary(rows.map { ($0.text(0), $0.int(1)) }) { $1 }
+        }
+
+        /// Returns an item of `FROM`: the entry of the zone `$1` for a record that is in a hierarchy.
+        static func cover(of name: String) -> String {
+            LookUp.rows(of: "share_entry", where: "zone = $1 AND name = \(name) AND gone = 0")
         }
 
         private static let membershipColumns =
@@ -46,13 +51,14 @@
             guard !users.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.membershipColumns) FROM person u JOIN participant p ON p.person = u.id
-                JOIN share s ON s.id = p.share
-                WHERE u.home = $1 AND u.name = ANY($2) AND p.accepted AND p.permission > 1
-                AND ($3::bigint IS NULL OR s.zone = $3) ORDER BY s.id, u.id
+                SELECT \(Self.membershipColumns) FROM unnest($2::text[]) AS n (name)
+                CROSS JOIN \(LookUp.rows(of: "person", where: "home = $1 AND name = n.name")) u
+                CROSS JOIN \(LookUp.rows(of: "participant", where: "person = u.id")) p
+                CROSS JOIN \(LookUp.rows(of: "share", where: "id = p.share")) s
+                WHERE p.accepted AND p.permission > 1 AND ($3::bigint IS NULL OR s.zone = $3) ORDER BY s.id, u.id
                 """,
                 .int(home),
-                .texts(users.map(\.recordName)),
+                .texts(Set(users).map(\.recordName)),
                 .int(zone)
             )
             return memberships(in: rows)
@@ -62,11 +68,13 @@
             guard !shares.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.membershipColumns) FROM participant p JOIN share s ON s.id = p.share
-                JOIN person u ON u.id = p.person
-                WHERE p.person IN (
-                    SELECT m.person FROM participant m WHERE m.share = ANY($1) AND m.accepted AND m.permission > 1)
-                AND p.accepted AND p.permission > 1 AND s.zone = $2 ORDER BY s.id, u.id
+                SELECT \(Self.membershipColumns) FROM (
+                    SELECT DISTINCT m.person FROM participant m
+                    WHERE m.share = ANY($1) AND m.accepted AND m.permission > 1) m
+                CROSS JOIN \(LookUp.rows(of: "participant", where: "person = m.person")) p
+                CROSS JOIN \(LookUp.rows(of: "share", where: "id = p.share")) s
+                CROSS JOIN \(LookUp.rows(of: "person", where: "id = p.person")) u
+                WHERE p.accepted AND p.permission > 1 AND s.zone = $2 ORDER BY s.id, u.id
                 """,
                 .ints(shares),
                 .int(zone)
@@ -77,9 +85,21 @@
         // MARK: Records
 
         private static let outlineColumns = "r.name, t.name, r.parent, r.change, r.share, e.share"
+        /// What `outlineColumns` read besides the record `r`.
         private static let outlineJoins = """
-            JOIN record_type t ON t.id = r.type
-            LEFT JOIN share_entry e ON e.zone = $1 AND e.name = r.name AND e.gone = 0
+            CROSS JOIN \(LookUp.rows(of: "record_type", where: "id = r.type")) t
+            LEFT JOIN \(cover(of: "r.name")) e ON true
+            """
+
+        /// Returns an item of `FROM`: the record of the zone `$1` that has a name.
+        static func record(named name: String) -> String {
+            LookUp.rows(of: "record", where: "zone = $1 AND name = \(name)")
+        }
+
+        /// The links of the zone `$1` from parents `$2` to their children.
+        private static let childLinks = """
+            unnest($2::text[]) AS p (name)
+            CROSS JOIN \(LookUp.rows(of: "reference", where: "zone = $1 AND target = p.name AND kind = 3")) f
             """
 
         private func outlines(in rows: PostgresRows) -> [RecordOutline] {
@@ -99,11 +119,12 @@
             guard !names.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.outlineColumns) FROM record r \(Self.outlineJoins)
-                WHERE r.zone = $1 AND r.name = ANY($2) AND NOT r.deleted ORDER BY r.name
+                SELECT \(Self.outlineColumns) FROM unnest($2::text[]) AS n (name)
+                CROSS JOIN \(Self.record(named: "n.name")) r \(Self.outlineJoins)
+                WHERE NOT r.deleted ORDER BY r.name
                 """,
                 .int(zone),
-                .texts(names)
+                .texts(Array(Set(names)))
             )
             return outlines(in: rows)
         }
@@ -112,12 +133,12 @@
             guard !parents.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.outlineColumns) FROM reference f
-                JOIN record r ON r.zone = $1 AND r.name = f.source AND NOT r.deleted \(Self.outlineJoins)
-                WHERE f.zone = $1 AND f.target = ANY($2) AND f.kind = 3 ORDER BY f.target, f.source
+                SELECT \(Self.outlineColumns) FROM \(Self.childLinks)
+                CROSS JOIN \(Self.record(named: "f.source")) r \(Self.outlineJoins)
+                WHERE NOT r.deleted ORDER BY f.target, f.source
                 """,
                 .int(zone),
-                .texts(parents)
+                .texts(Array(Set(parents)))
             )
             return outlines(in: rows)
         }
@@ -129,9 +150,9 @@
         package func childNames(of parents: [String], in zone: Int64) throws -> [ParentLink] {
             guard !parents.isEmpty else { return [] }
             let rows = try transaction.query(
-                "SELECT source, target FROM reference WHERE zone = $1 AND target = ANY($2) AND kind = 3",
+                "SELECT f.source, f.target FROM \(Self.childLinks)",
                 .int(zone),
-                .texts(parents)
+                .texts(Array(Set(parents)))
             )
             return links(in: rows)
         }
@@ -142,10 +163,10 @@
             let rows = try transaction.query(
                 """
                 WITH RECURSIVE above (name, parent) AS (
-                    SELECT r.name, r.parent FROM record r
-                    WHERE r.zone = $1 AND r.name = ANY($2) AND r.parent IS NOT NULL
+                    SELECT r.name, r.parent FROM unnest($2::text[]) AS n (name)
+                    CROSS JOIN \(Self.record(named: "n.name")) r WHERE r.parent IS NOT NULL
                     UNION
-                    SELECT r.name, r.parent FROM above a JOIN record r ON r.zone = $1 AND r.name = a.parent
+                    SELECT r.name, r.parent FROM above a CROSS JOIN \(Self.record(named: "a.parent")) r
                     WHERE r.parent IS NOT NULL)
                 SELECT name, parent FROM above
                 """,
@@ -166,7 +187,7 @@
                 SELECT e.share, e.name, $1, e.change, e.gone, e.record, t.id
                 FROM unnest($3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[])
                     AS e (share, name, change, gone, record, type)
-                LEFT JOIN record_type t ON t.home = $2 AND t.name = e.type
+                LEFT JOIN \(LookUp.rows(of: "record_type", where: "home = $2 AND name = e.type")) t ON true
                 ON CONFLICT (share, name) DO UPDATE SET
                     change = excluded.change, gone = excluded.gone, record = excluded.record, type = excluded.type
                 """,
@@ -196,10 +217,16 @@
 
         // MARK: Shares
 
+        /// The shares of the home `$1` that have the links `$2`.
+        static let sharesWithLinks = """
+            unnest($2::text[]) AS l (guid)
+            CROSS JOIN \(LookUp.rows(of: "share", where: "home = $1 AND guid = l.guid")) s
+            """
+
         package func shares(withLinks shortGUIDs: [String]) throws -> [String: ShareKey] {
             guard !shortGUIDs.isEmpty else { return [:] }
             let rows = try transaction.query(
-                "SELECT guid, id, root FROM share WHERE home = $1 AND guid = ANY($2)",
+                "SELECT s.guid, s.id, s.root FROM \(Self.sharesWithLinks)",
                 .int(home),
                 .texts(shortGUIDs)
             )
@@ -332,7 +359,8 @@
             guard !zones.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT u.name, a.zone, a.identity, a.change FROM shared_zone a JOIN person u ON u.id = a.person
+                SELECT u.name, a.zone, a.identity, a.change FROM shared_zone a
+                CROSS JOIN \(LookUp.rows(of: "person", where: "id = a.person")) u
                 WHERE a.zone = ANY($1) AND NOT a.ended ORDER BY a.zone, a.person
                 """,
                 .ints(zones)
@@ -383,7 +411,7 @@
             let rows = try transaction.query(
                 """
                 SELECT \(Self.aliasColumns) FROM share_alias a
-                LEFT JOIN share_entry e ON e.zone = $1 AND e.name = a.shown AND e.gone = 0
+                LEFT JOIN \(Self.cover(of: "a.shown")) e ON true
                 WHERE a.share = ANY($2) ORDER BY a.share, a.shown
                 """,
                 .int(zone),
@@ -405,12 +433,14 @@
             guard !names.isEmpty else { return [] }
             let rows = try transaction.query(
                 """
-                SELECT \(Self.aliasColumns) FROM share s JOIN share_alias a ON a.share = s.id
-                LEFT JOIN share_entry e ON e.zone = $1 AND e.name = a.shown AND e.gone = 0
-                WHERE s.zone = $1 AND s.has_aliases AND a.\(column) = ANY($2) ORDER BY a.share, a.shown
+                SELECT \(Self.aliasColumns) FROM \(LookUp.rows(of: "share", where: "zone = $1 AND has_aliases")) s
+                CROSS JOIN unnest($2::text[]) AS n (name)
+                CROSS JOIN \(LookUp.rows(of: "share_alias", where: "share = s.id AND \(column) = n.name")) a
+                LEFT JOIN \(Self.cover(of: "a.shown")) e ON true
+                ORDER BY a.share, a.shown
                 """,
                 .int(zone),
-                .texts(names)
+                .texts(Array(Set(names)))
             )
             return aliases(in: rows)
         }
