@@ -35,10 +35,15 @@ final class ClusterNode: Sendable {
         state.withLock { $0.process.flatMap { $0.isRunning ? $0.processIdentifier : nil } }
     }
 
-    /// The line of the log that says why the program ended.
-    var lastLogLine: String {
+    /// Says why the program ended, as a sentence without its subject.
+    var end: String {
+        let process = state.withLock { $0.process }
+        if let process, process.terminationReason == .uncaughtSignal {
+            return "was ended by signal \(process.terminationStatus)."
+        }
         let text = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
-        return text.split(separator: "\n").last.map(String.init) ?? "Its log \(log) is empty."
+        guard let reason = text.split(separator: "\n").last else { return "ended; its log \(log) is empty." }
+        return "ended: \(reason)"
     }
 
     /// Runs the program until it ends; blocks.

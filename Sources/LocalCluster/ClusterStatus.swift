@@ -48,8 +48,10 @@ package struct ClusterFolder: Sendable {
     private var statusFile: String { path + "/cluster.json" }
     private var lockFile: String { path + "/cluster.lock" }
 
-    /// Creates the folder and locks it until the process ends; returns `false` if another process has it.
-    func lock() throws -> Bool {
+    /// Creates the folder and locks it; returns `nil` if another cluster has it.
+    ///
+    /// The caller unlocks the folder by closing the descriptor; the end of the process does so too.
+    func lock() throws -> Int32? {
         try FileManager.default.createDirectory(
             atPath: path,
             withIntermediateDirectories: true
@@ -58,9 +60,9 @@ package struct ClusterFolder: Sendable {
         guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             close(descriptor)
-            return false
+            return nil
         }
-        return true
+        return descriptor
     }
 
     /// Whether a process runs the cluster.
@@ -84,6 +86,15 @@ package struct ClusterFolder: Sendable {
     }
 
     func removeStatus() { try? FileManager.default.removeItem(atPath: statusFile) }
+
+    private var primaryFile: String { path + "/primary" }
+
+    /// The name of the server that was promoted last; `nil` if none was.
+    var primary: String? { try? String(contentsOfFile: primaryFile, encoding: .utf8) }
+
+    func setPrimary(_ name: String) throws {
+        try Data(name.utf8).write(to: URL(fileURLWithPath: primaryFile), options: .atomic)
+    }
 
     /// The password of the database, drawn when the folder is first used.
     func password() throws -> String {

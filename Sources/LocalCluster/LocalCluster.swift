@@ -71,9 +71,13 @@ package actor LocalCluster {
     private var nodeProxies: [String: [TCPBalancer]] = [:]
     private var stores: [String: Store] = [:]
     private var tasks: [Task<Void, Never>] = []
-    private var isStopping = false
+    private var isStopping: Bool { stopping != nil }
+    /// Stops all; `nil` until the first call of `stop`.
+    private var stopping: Task<Void, Never>?
     private var isWatchingServers = true
     private var address = ""
+    /// Of the folder; `nil` if this cluster does not have it.
+    private var lock: Int32?
 
     package init(_ settings: Settings, log: @escaping @Sendable (String) -> Void) {
         self.settings = settings
@@ -86,12 +90,19 @@ package actor LocalCluster {
 
     /// Starts everything; returns the address for clients once all nodes are ready.
     package func start() async throws -> String {
-        guard try folder.lock() else {
-            throw StartError(description: "Another cluster runs in \(settings.folder).")
+        do { lock = try folder.lock() } catch {
+            throw StartError(description: "The folder \(settings.folder) cannot be created or written.")
+        }
+        guard lock != nil else {
+            throw StartError(
+                description: """
+                    A cluster runs in \(settings.folder) already. Stop it: zonecast cluster stop --data \(settings.folder)
+                    """
+            )
         }
         do {
             try await startServers()
-            let port = try await balancer.listen(host: settings.host, port: settings.port)
+            let port = try await listen()
             address = "http://\(settings.host):\(port)"
             for number in 1...settings.nodes { try await startNode("node\(number)") }
             try await waitForNodes()
@@ -104,9 +115,25 @@ package actor LocalCluster {
         return address
     }
 
+    private func listen() async throws -> Int {
+        do {
+            return try await balancer.listen(host: settings.host, port: settings.port)
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+            let place = "\(settings.host):\(settings.port)"
+            throw StartError(description: "Another program listens on \(place). Choose another port with --listen.")
+        }
+    }
+
     /// Stops the nodes, then the servers; their data stays.
+    ///
+    /// A cluster whose start failed has stopped by itself.
     package func stop() async {
-        isStopping = true
+        let task = stopping ?? Task { await stopAll() }
+        stopping = task
+        await task.value
+    }
+
+    private func stopAll() async {
         balancer.targets = []
         let nodes = nodes
         await Self.blocking {
@@ -128,7 +155,10 @@ package actor LocalCluster {
             await Self.blocking { server.stop() }
         }
         for shard in shards { await Self.blocking { shard.server.stop() } }
-        folder.removeStatus()
+        if let lock {
+            folder.removeStatus()
+            close(lock)
+        }
         try? await group.shutdownGracefully()
     }
 
@@ -156,7 +186,9 @@ package actor LocalCluster {
 
     private func startServers() async throws {
         let password = try folder.password()
-        for name in settings.hasStandby ? ["a", "b"] : ["a"] {
+        let last = folder.primary
+        // Without a standby, the server that has all data.
+        for name in settings.hasStandby ? ["a", "b"] : [last == "server_b" ? "b" : "a"] {
             let path = settings.folder + "/server-\(name)"
             let port = try Self.port(keptIn: path)
             let place = PostgresServer.Place(folder: path, port: port, password: password, name: "server_\(name)")
@@ -169,13 +201,11 @@ package actor LocalCluster {
             }
             members.append(member)
         }
-        // The one that was promoted last is the primary: only a standby has this file.
-        if members.count > 1, Self.isStandby(members[0].place), !Self.isStandby(members[1].place) { primary = 1 }
+        primary = members.firstIndex { $0.place.name == last } ?? 0
         log("PostgreSQL starts in \(members[primary].place.folder).")
-        try await runServer(primary)
+        try await runPrimary()
         guard let server = members[primary].server else { return }
         try await Self.blocking {
-            try server.requireStandby(nil)
             let known = try server.execute("SELECT count(*) FROM pg_database WHERE datname = '\(Self.database)'")
             if known == "0" { try server.execute("CREATE DATABASE \(Self.database)") }
         }
@@ -240,6 +270,7 @@ package actor LocalCluster {
         }
     }
 
+    /// Whether a server is a standby, or would start as one: the file is there until the server is promoted.
     private static func isStandby(_ place: PostgresServer.Place) -> Bool {
         FileManager.default.fileExists(atPath: place.folder + "/data/standby.signal")
     }
@@ -285,6 +316,17 @@ package actor LocalCluster {
         }
     }
 
+    /// Starts the primary if it does not run, and promotes it if it has not become the primary yet.
+    private func runPrimary() async throws {
+        if members[primary].server == nil { try await runServer(primary) }
+        guard let server = members[primary].server else { return }
+        let isStandby = Self.isStandby(members[primary].place)
+        try await Self.blocking {
+            if isStandby { try server.promote() }
+            try server.requireStandby(nil)
+        }
+    }
+
     /// Starts the standby as a new copy of the primary, and lets commits wait for it once it follows.
     private func startStandby() async throws {
         guard let number = members.indices.first(where: { $0 != primary }), let server = members[primary].server else {
@@ -316,6 +358,13 @@ package actor LocalCluster {
             writeStatus()
             try? await Task.sleep(for: .milliseconds(250))
             if !isStopping, isWatchingServers { await restartShards() }
+            if !isStopping, isWatchingServers,
+                members[primary].server == nil || Self.isStandby(members[primary].place)
+            {
+                // An attempt has failed.
+                do { try await runPrimary() } catch { log("No server could take over: \(error)") }
+                continue
+            }
             guard !isStopping, isWatchingServers, let server = members[primary].server else { continue }
             let isRunning = server.isRunning
             let answers = isRunning ? (try? await Self.blocking { server.answers() }) ?? false : false
@@ -325,7 +374,7 @@ package actor LocalCluster {
                 misses = 0
                 do { try await failOver() } catch { log("No server could take over: \(error)") }
             } else if members.count > 1, members[1 - primary].server?.isRunning != true {
-                log("The standby ended and starts again.")
+                log("\(members[1 - primary].place.name) becomes the standby, with a new copy of the data.")
                 // Commits wait until it is back.
                 do { try await startStandby() } catch { log("The standby did not start: \(error)") }
             }
@@ -341,15 +390,14 @@ package actor LocalCluster {
         }
         guard members.count > 1, let standby = members[1 - primary].server, standby.isRunning else {
             log("There is no standby: the primary starts again.")
-            return try await runServer(primary)
+            return try await runPrimary()
         }
-        try await Self.blocking {
-            try standby.promote()
-            try standby.requireStandby(nil)
-        }
+        // Written down first: from now on, what the former primary has may be too little, even for a later start.
+        try folder.setPrimary(members[1 - primary].place.name)
         primary = 1 - primary
         failovers += 1
         confirmingStandby = nil
+        try await runPrimary()
         log("The standby \(members[primary].place.name) is the primary now.")
         writeStatus()
     }
@@ -388,7 +436,7 @@ package actor LocalCluster {
             }
             guard !isStopping else { return }
             showTargets()
-            log("\(node.name) ended and starts again. \(node.lastLogLine)")
+            log("\(node.name) \(node.end) It starts again.")
             // One that ends at once would keep the machine busy.
             pause = ContinuousClock.now - start > .seconds(10) ? .milliseconds(100) : min(pause * 2, .seconds(5))
             try? await Task.sleep(for: pause)
@@ -423,7 +471,7 @@ package actor LocalCluster {
             if nodes.allSatisfy(\.isHealthy) { return }
             // A node that ends at once will not do better the fifth time.
             if let node = nodes.first(where: { $0.restarts >= 4 }) {
-                throw StartError(description: "\(node.name) does not start: \(node.lastLogLine)")
+                throw StartError(description: "\(node.name) \(node.end)")
             }
             try await Task.sleep(for: .milliseconds(200))
         }

@@ -34,19 +34,33 @@ struct LocalClusterTests {
         }
     }
 
-    private func start(hasStandby: Bool, canCut: Bool = false) async throws -> Running {
-        let folder = NSTemporaryDirectory() + "zcl-" + UUID().uuidString.prefix(8).lowercased()
+    private static func newFolder() -> String {
+        NSTemporaryDirectory() + "zcl-" + UUID().uuidString.prefix(8).lowercased()
+    }
+
+    private func start(hasStandby: Bool, canCut: Bool = false, in known: String? = nil) async throws -> Running {
+        let folder = known ?? Self.newFolder()
+        let cluster = makeCluster(in: folder, hasStandby: hasStandby, canCut: canCut)
+        return Running(cluster: cluster, address: try await cluster.start(), folder: folder)
+    }
+
+    private func makeCluster(
+        in folder: String,
+        hasStandby: Bool = false,
+        canCut: Bool = false,
+        port: Int = 0,
+        program: (path: String, script: String) = ("/usr/bin/python3", standIn)
+    ) -> LocalCluster {
         var settings = LocalCluster.Settings(folder: folder) { node, _ in
             ClusterProgram(
-                executable: URL(fileURLWithPath: "/usr/bin/python3"),
-                arguments: ["-c", Self.standIn, node],
+                executable: URL(fileURLWithPath: program.path),
+                arguments: ["-c", program.script, node],
                 environment: [:]
             )
         }
-        (settings.nodes, settings.hasStandby, settings.canCut) = (2, hasStandby, canCut)
+        (settings.nodes, settings.hasStandby, settings.canCut, settings.port) = (2, hasStandby, canCut, port)
         settings.serverSettings = ["fsync=off"]
-        let cluster = LocalCluster(settings) { line in print(line) }
-        return Running(cluster: cluster, address: try await cluster.start(), folder: folder)
+        return LocalCluster(settings) { line in print(line) }
     }
 
     /// Waits until the status is as wanted.
@@ -96,6 +110,29 @@ struct LocalClusterTests {
         await running.stop()
     }
 
+    @Test("a start after a failover continues with the promoted server, although the other one has no data")
+    func startAfterFailover() async throws {
+        var running = try await start(hasStandby: true)
+        do {
+            _ = try await running.cluster.execute("CREATE TABLE written (number int)")
+            try await running.cluster.cause(.primaryKilled)
+            try await wait(for: running.cluster) { $0.failovers == 1 }
+            for hasStandby in [true, false] {
+                try await running.cluster.waitUntilComplete()
+                _ = try await running.cluster.execute("INSERT INTO written VALUES (1)")
+                await running.cluster.stop()
+                // What is left of a copy that was interrupted.
+                try FileManager.default.removeItem(atPath: running.folder + "/server-a/data")
+                running = try await start(hasStandby: hasStandby, in: running.folder)
+                let primary = await running.cluster.status.servers.first { $0.role == .primary }?.name
+                #expect(primary == "server_b")
+            }
+            let count = try await running.cluster.execute("SELECT count(*) FROM written")
+            #expect(count == "2")
+        } catch { Issue.record(error) }
+        await running.stop()
+    }
+
     @Test("commits wait while the standby is cut off")
     func cutStandby() async throws {
         let running = try await start(hasStandby: true, canCut: true)
@@ -128,6 +165,35 @@ struct LocalClusterTests {
         let status = ClusterFolder(running.folder).status
         #expect(status?.address == running.address)
         #expect(status?.nodes.count == 2)
+        let other = makeCluster(in: running.folder)
+        await #expect(throws: LocalCluster.StartError.self) { try await other.start() }
+        await other.stop()
+        #expect(ClusterFolder(running.folder).status?.address == running.address)
         await running.stop()
+    }
+
+    @Test("a port that is in use and a folder that cannot be written are named") func unusable() async throws {
+        let running = try await start(hasStandby: false)
+        let port = try #require(running.address.split(separator: ":").last.flatMap { Int($0) })
+        let folder = Self.newFolder()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        for (folder, words) in [(folder, "listens on 127.0.0.1:\(port)"), ("/dev/null/cluster", "/dev/null/cluster")] {
+            let cluster = makeCluster(in: folder, port: port)
+            let failure = await #expect(throws: LocalCluster.StartError.self) { try await cluster.start() }
+            #expect(failure?.description.contains(words) == true)
+        }
+        await running.stop()
+    }
+
+    @Test("a start fails with the reason of a program that ends, and leaves nothing running") func failedStart() async {
+        let folder = Self.newFolder()
+        let cluster = makeCluster(in: folder, program: ("/bin/sh", "echo 'It is Monday.' >&2; exit 1"))
+        let failure = await #expect(throws: LocalCluster.StartError.self) { try await cluster.start() }
+        #expect(failure?.description.hasSuffix(" ended: It is Monday.") == true)
+        // As a signal during the start does.
+        await cluster.stop()
+        #expect(!ClusterFolder(folder).isRunning)
+        #expect(!FileManager.default.fileExists(atPath: folder + "/server-a/data/postmaster.pid"))
+        try? FileManager.default.removeItem(atPath: folder)
     }
 }

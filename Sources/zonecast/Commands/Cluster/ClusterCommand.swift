@@ -112,12 +112,12 @@ extension ClusterCommand {
                 do {
                     let address = try await cluster.start()
                     Terminal.announce("ready \(address)")
-                    // Until a signal cancels the task.
-                    while !Task.isCancelled { try await Task.sleep(for: .seconds(3_600)) }
-                } catch is CancellationError {
                 } catch {
-                    task.end(CommandFailure(.failed, "\(error)"))
+                    // The cluster has stopped by itself.
+                    return task.isOver ? () : task.end(CommandFailure(.failed, "\(error)"))
                 }
+                // Until a signal cancels the task.
+                while !Task.isCancelled { try? await Task.sleep(for: .seconds(3_600)) }
                 Terminal.sayError("The cluster stops.")
                 await cluster.stop()
             }
