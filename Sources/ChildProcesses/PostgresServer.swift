@@ -83,15 +83,17 @@ package final class PostgresServer: Sendable {
             run='setpriv --reuid postgres --regid postgres --init-groups'
         fi
         cd "$folder"
+        sync=
+        case "$*" in *fsync=off*) sync=--no-sync ;; esac
         [ "$keeps" = yes ] || trap 'rm -rf "$folder"' EXIT
         if [ ! -f data/PG_VERSION ]; then
             rm -rf data
             if [ -n "$source" ]; then
-                $run "$programs/pg_basebackup" -D data -R -X stream -c fast -d "$source" >> log 2>&1 \
+                $run "$programs/pg_basebackup" -D data -R -X stream -c fast $sync -d "$source" >> log 2>&1 \
                     || { tail -n 3 log; exit 1; }
             elif [ "$keeps" = yes ]; then
                 $run "$programs/initdb" -D data --no-locale --encoding=UTF8 --auth=scram-sha-256 -U postgres \
-                    --pwfile=password > log 2>&1 || { tail -n 3 log; exit 1; }
+                    $sync --pwfile=password > log 2>&1 || { tail -n 3 log; exit 1; }
             else
                 $run "$programs/initdb" -D data --no-locale --encoding=UTF8 --auth=trust -U postgres --no-sync \
                     > log 2>&1 || { tail -n 3 log; exit 1; }

@@ -229,7 +229,7 @@
 
         // MARK: Measuring
 
-        private static let many = 8_000
+        private static let many = 5_000
 
         /// Fills the zone and its tables as other records, shares and users would.
         private func fill() throws {
