@@ -130,12 +130,26 @@ package final class PostgresServer: Sendable {
     /// - Parameter settings: additional ones, each as `name=value`.
     /// - Throws: `StartError`.
     package convenience init(settings: [String] = ["fsync=off"]) throws {
+        try self.init(source: nil, settings)
+    }
+
+    /// Starts a hot standby of a server in a temporary folder, in another one.
+    ///
+    /// - Parameters:
+    ///   - primary: the server that it copies and follows.
+    ///   - settings: additional ones, each as `name=value`.
+    /// - Throws: `StartError`.
+    package convenience init(following primary: PostgresServer, settings: [String] = ["fsync=off"]) throws {
+        try self.init(source: "host=\(primary.host) port=\(primary.port) user=postgres", settings)
+    }
+
+    private convenience init(source: String?, _ settings: [String]) throws {
         let folder = Self.temporaryFolder + "/zpg-" + UUID().uuidString.prefix(8).lowercased()
         let own = [
             "unix_socket_directories=\(folder)", "listen_addresses=", "max_connections=1000", "full_page_writes=off",
             "autovacuum=off",
         ]
-        try self.init(folder: folder, host: folder, port: 5432, password: nil, source: nil, settings: own + settings)
+        try self.init(folder: folder, host: folder, port: 5432, password: nil, source: source, settings: own + settings)
     }
 
     /// Starts a server that keeps its data.

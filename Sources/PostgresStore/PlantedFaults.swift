@@ -18,6 +18,8 @@
         case schemaLockUpgraded
         /// Rows move to a database whose next change number is not greater than theirs.
         case moveWithoutNumbers
+        /// All reads, those of feeds too, are answered by a replica if there is one.
+        case feedFromReplica
         /// An owner is read and written where the map in this process's memory says, whatever the owner's row says.
         case oldMapServed
 

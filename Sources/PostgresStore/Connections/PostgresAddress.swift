@@ -77,6 +77,28 @@
             return text.replacingOccurrences(of: password, with: "***")
         }
 
+        private init(parameters: [String: String]) { self.parameters = parameters }
+
+        /// The same for each of the servers alone.
+        var each: [PostgresAddress] {
+            let hosts = max(list("host").count, list("hostaddr").count)
+            guard hosts > 1 else { return [self] }
+            return (0..<hosts).map { place in
+                var parameters = parameters
+                for keyword in ["host", "hostaddr", "port"] {
+                    let items = list(keyword)
+                    // One port is for all hosts.
+                    if items.count > 1 { parameters[keyword] = place < items.count ? items[place] : nil }
+                }
+                return PostgresAddress(parameters: parameters)
+            }
+        }
+
+        /// The same for servers in this role only: `primary`, `standby` or another value of `target_session_attrs`.
+        func accepting(_ role: String) -> PostgresAddress {
+            PostgresAddress(parameters: parameters.merging(["target_session_attrs": role]) { $1 })
+        }
+
         private func list(_ keyword: String) -> [String] {
             parameters[keyword]?.split(separator: ",", omittingEmptySubsequences: false).map(String.init) ?? []
         }

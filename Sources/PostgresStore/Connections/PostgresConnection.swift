@@ -47,6 +47,8 @@
             package var lock = Duration.seconds(10)
             /// Longer than `statement`: after a commit's it leaves the outcome unknown.
             package var answer = Duration.seconds(60)
+            /// The same for brief transactions.
+            package var briefAnswer = Duration.seconds(60)
             /// How long the server waits for the next statement of a transaction, whose locks others may need.
             package var idle = Duration.seconds(5)
 
@@ -56,6 +58,9 @@
         private let pointer: OpaquePointer
         private let warnings = Warnings()
         private let timeouts: Timeouts
+        /// How long an answer may take, usually and now.
+        private let usualLimit: Duration
+        private var answerLimit: Duration
         /// The names of prepared statements by their text.
         private var prepared: [String: String] = [:]
         /// Whether the answer to the latest pipeline has yet to be read.
@@ -94,6 +99,8 @@
             guard let pointer else { throw PostgresError(.unreachable, "There is no memory for a connection.") }
             self.pointer = pointer
             self.timeouts = timeouts
+            usualLimit = purpose == .brief ? min(timeouts.answer, timeouts.briefAnswer) : timeouts.answer
+            answerLimit = usualLimit
             PQsetNoticeReceiver(pointer, Warnings.receiver, Unmanaged.passUnretained(warnings).toOpaque())
             guard PQstatus(pointer) == CONNECTION_OK else {
                 throw Self.refusal(String(cString: PQerrorMessage(pointer)), address)
@@ -139,6 +146,21 @@
 
         /// Gives the connection up, from any thread; a thread that waits for an answer on it fails soon.
         func cut() { isCut.store(true, ordering: .relaxed) }
+
+        /// Gives the connection up after a shorter time than usual without an answer, until `endLimit`.
+        func limitAnswers(to limit: Duration) { answerLimit = min(limit, usualLimit) }
+
+        func endLimit() { answerLimit = usualLimit }
+
+        /// Does the same while `body` runs.
+        func limitAnswers<Result>(
+            to limit: Duration,
+            _ body: () throws(PostgresError) -> Result
+        ) throws(PostgresError) -> Result {
+            limitAnswers(to: limit)
+            defer { endLimit() }
+            return try body()
+        }
 
         /// Whether the server has closed an idle connection, as it does when it stops.
         func hasVanished() -> Bool {
@@ -294,7 +316,7 @@
         }
 
         private func takeResult() throws(PostgresError) -> PostgresRows {
-            guard let result = try nextResult(ContinuousClock.now + timeouts.answer) else {
+            guard let result = try nextResult(ContinuousClock.now + answerLimit) else {
                 throw giveUp("an answer is missing")
             }
             return PostgresRows(result)
@@ -303,7 +325,7 @@
         /// Returns to pipeline mode; the result is the failure if the server refused to copy.
         private func endCopy(after rows: PostgresRows) throws(PostgresError) -> PostgresError {
             let failure = Self.failure(in: rows.result)
-            while let next = try nextResult(ContinuousClock.now + timeouts.answer) { PQclear(next) }
+            while let next = try nextResult(ContinuousClock.now + answerLimit) { PQclear(next) }
             guard PQenterPipelineMode(pointer) == 1 else { throw lost() }
             return failure
         }
@@ -369,7 +391,7 @@
         }
 
         private func flush() throws(PostgresError) {
-            let deadline = ContinuousClock.now + timeouts.answer
+            let deadline = ContinuousClock.now + answerLimit
             while true {
                 switch PQflush(pointer) {
                 case 0: return
@@ -389,7 +411,7 @@
             guard !isCut.load(ordering: .relaxed) else { throw giveUp("another server is the primary") }
             var place = pollfd(fd: PQsocket(pointer), events: Int16(events), revents: 0)
             let rest = (deadline - ContinuousClock.now).wholeMilliseconds
-            guard rest > 0 else { throw giveUp("no answer within \(timeouts.answer)") }
+            guard rest > 0 else { throw giveUp("no answer within \(answerLimit)") }
             let count = poll(&place, 1, Int32(min(rest, Self.mostWait)))
             if count < 0, errno != EINTR { throw lost() }
         }
@@ -398,7 +420,7 @@
 
         /// Reads the answers up to the end of the pipeline.
         private func receive(_ sent: [Sent]) throws(PostgresError) -> (rows: [PostgresRows], warning: String?) {
-            let deadline = ContinuousClock.now + timeouts.answer
+            let deadline = ContinuousClock.now + answerLimit
             var rows: [PostgresRows] = []
             var failure: PostgresError?
             for each in sent {

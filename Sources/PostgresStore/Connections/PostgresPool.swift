@@ -77,6 +77,7 @@
         /// Puts a connection back, or closes it if it is broken; the others that are idle too then, since they hardly work.
         package func put(back connection: PostgresConnection, _ purpose: PostgresConnection.Purpose) {
             connection.rollBack()
+            connection.endLimit()
             condition.withLock { groups[purpose, default: Group()].lent.removeAll { $0 === connection } }
             guard connection.isBroken else {
                 condition.withLock {

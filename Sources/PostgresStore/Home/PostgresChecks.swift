@@ -1,4 +1,5 @@
 #if Postgres
+    import Foundation
     import Records
     import RelayCore
     import RelaySystem
@@ -28,7 +29,7 @@
             let checks: [Check] = [
                 server, standby, archiving, clock, layout, notices,
             ]
-            return run(checks, connection) + [storage(connection)].compactMap { $0 } + shards()
+            return run(checks, connection) + [storage(connection)].compactMap { $0 } + replicas(connection) + shards()
         }
 
         private typealias Check = (PostgresConnection) throws(PostgresError) -> StoreFinding
@@ -62,6 +63,50 @@
                 failure,
                 next: "correct the bucket, the keys or the endpoint"
             )
+        }
+
+        /// Checks the standbys that answer queries of public databases; without them the primary answers.
+        private func replicas(_ primary: PostgresConnection) -> [StoreFinding] {
+            (cluster.replicas?.addresses ?? []).map { address in
+                let name = "replica \(address.servers.joined(separator: ","))"
+                do throws(PostgresError) {
+                    guard let time = try lag(of: address, behind: primary) else {
+                        return StoreFinding(
+                            name,
+                            .problem,
+                            "more than \(PostgresReplicas.usualBound.components.seconds) s behind the primary, which answers its queries",
+                            next: "read the log of the replica, and SELECT * FROM pg_stat_replication on the primary"
+                        )
+                    }
+                    return StoreFinding(
+                        name,
+                        .good,
+                        "has replayed what the primary wrote \(time.wholeMilliseconds) ms ago"
+                    )
+                } catch {
+                    let next = error.code == .otherCluster ? "correct public-query-replicas" : error.remedy
+                    return StoreFinding(name, .problem, "\(error.detail) The primary answers its queries.", next: next)
+                }
+            }
+        }
+
+        /// Returns how long a standby took to replay the end of the primary's log; `nil` if it took too long.
+        private func lag(
+            of address: PostgresAddress,
+            behind primary: PostgresConnection
+        ) throws(PostgresError) -> Duration? {
+            var timeouts = PostgresConnection.Timeouts()
+            (timeouts.statement, timeouts.answer) = (.seconds(5), .seconds(5))
+            let connection = try PostgresConnection(to: address, for: .reading, timeouts: timeouts)
+            try PostgresReplicas.check(connection, of: cluster.stores)
+            let start = ContinuousClock.now
+            let end = try primary.query("SELECT pg_current_wal_flush_lsn()::text").first?.text(0)
+            while ContinuousClock.now - start < PostgresReplicas.usualBound {
+                let row = try connection.query("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", .text(end)).first
+                if row?.bool(0) == true { return ContinuousClock.now - start }
+                Thread.sleep(forTimeInterval: 0.02)
+            }
+            return nil
         }
 
         /// Checks the databases after the first, whose failures concern their own users only.

@@ -23,6 +23,8 @@
         package let stores: PostgresDatabase
         /// All databases of the cluster, of which `stores` is the first.
         package let shards: PostgresShards
+        /// The standbys that answer queries of public databases; `nil` if there are none.
+        package let replicas: PostgresReplicas?
 
         /// The name of the file with the cluster's name, in the local folder.
         package static let fileName = "cluster"
@@ -34,11 +36,13 @@
         ///   - folder: the local folder of this relay or command; it need not exist.
         ///   - creates: whether to create the tables in an empty database.
         ///   - limits: how many connections the stores may have.
+        ///   - replicas: one address for each standby that answers queries of public databases.
         package init(
             _ address: PostgresAddress,
             folder: String?,
             creates: Bool,
-            limits: PostgresPool.Limits = .init()
+            limits: PostgresPool.Limits = .init(),
+            replicas: [PostgresAddress] = []
         ) {
             self.address = address
             self.folder = folder
@@ -55,6 +59,7 @@
             control = PostgresPool(address, limits: few, timeouts: short, prepare: self.prepare)
             watch.add(control)
             stores = PostgresDatabase(address, limits: limits, watch: watch, prepare: prepare)
+            self.replicas = replicas.isEmpty ? nil : PostgresReplicas(replicas, of: stores, limits: limits)
             shards = PostgresShards(control: stores) { (number, url) throws(PostgresError) in
                 try PostgresDatabase(address.ofShard(url), limits: limits) { connection throws(PostgresError) in
                     try membership.check(connection, creates: false, shard: number)
@@ -65,6 +70,7 @@
         /// Closes all connections.
         package func close() {
             control.close()
+            replicas?.close()
             stores.pool.close()
             shards.close()
         }

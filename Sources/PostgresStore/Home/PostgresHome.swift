@@ -46,7 +46,14 @@
             // What a relay without a folder has fetched, it has for a while.
             let folder = cluster.folder ?? NSTemporaryDirectory() + "zonecast-assets-\(options.draw())"
             let cache = AssetCache(folder: "\(folder)/cache", draw: options.draw)
-            return PostgresStores(cluster.stores, options, cache: cache, objects: objects, shards: cluster.shards)
+            return PostgresStores(
+                cluster.stores,
+                options,
+                cache: cache,
+                objects: objects,
+                shards: cluster.shards,
+                replicas: cluster.replicas
+            )
         }
 
         package func link(of node: String, run: UInt64, log: @escaping @Sendable (String) -> Void) -> (any NodeLink)? {

@@ -2,6 +2,7 @@
     package import Records
     package import RelayCore
     package import StoreKit
+    import Synchronization
 
     extension PostgresStore: IndexedStore {
         package func read<Result>(
@@ -31,6 +32,64 @@
                 throw PostgresError.relayError(for: error)
             }
         }
+    }
+
+    extension PostgresStore {
+        package func publicQuery<Result>(
+            _ body: (any StoreReader) throws(RelayError) -> Result
+        ) async throws(RelayError) -> Result {
+            guard let replica = nextReplica else { return try await query(body) }
+            return try await ReplicaQuery(self, replica).query(body)
+        }
+    }
+
+    /// A query on a standby that continues on the primary if the standby does not answer it.
+    private final class ReplicaQuery: IndexedStore {
+        private let primary: PostgresStore
+        private let replica: PostgresReplicas.Replica
+        private let isOnPrimary = Atomic(false)
+
+        init(_ primary: PostgresStore, _ replica: PostgresReplicas.Replica) {
+            (self.primary, self.replica) = (primary, replica)
+        }
+
+        var tuning: QueryTuning { primary.tuning }
+        var hasOwnThreads: Bool { primary.hasOwnThreads }
+        var currentSchema: Schema { primary.currentSchema }
+
+        func read<Result>(
+            _ work: inout QueryWork,
+            _ body: (any StoreReader) throws(RelayError) -> Result
+        ) throws(RelayError) -> Result {
+            guard !isOnPrimary.load(ordering: .relaxed) else { return try primary.read(&work, body) }
+            do throws(RelayError) {
+                let result = try primary.readRows(&work, on: replica.pool) { reader throws(RelayError) in
+                    try body(reader)
+                }
+                replica.noteAnswer()
+                return result
+            } catch {
+                // The engine runs it again, with more time.
+                if work.exceedsAllowance { throw error }
+                // The standby has ended the query because the primary has removed rows that it read, or knows no index, zone
+                // or type yet that the primary has: only the primary refuses a query.
+                isOnPrimary.store(true, ordering: .relaxed)
+                work = work.fresh
+                return try primary.read(&work, body)
+            }
+        }
+
+        func build(_ wanted: Set<WantedIndex>, limit: Int) async throws(RelayError) -> Bool {
+            try await primary.build(wanted, limit: limit)
+        }
+
+        func epochs(of owner: UserID) throws(RelayError) -> Epochs { try primary.epochs(of: owner) }
+
+        func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
+            try primary.read(body)
+        }
+
+        func write(_ write: any StoreWrite) { primary.write(write) }
     }
 
     extension HomeRow {

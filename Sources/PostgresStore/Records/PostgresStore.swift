@@ -27,6 +27,8 @@
         private let known: Mutex<KnownState>
         private let indexes = PostgresIndexes()
         private let knownShards: Atomic<Int>
+        /// Standbys that answer queries of the public database.
+        private let replicas: PostgresReplicas?
         /// Whether the container was deleted or replaced, or got a second shard, so that the store has to be opened anew.
         var isReplaced: Bool { hasVanished.load(ordering: .relaxed) }
         private let hasVanished = Atomic(false)
@@ -76,6 +78,7 @@
         ///   - onDamage: called for each request that needs damaged rows.
         ///   - onForeignOwner: called if a write touches an owner that it does not name. The write has failed then.
         ///   - scheduler: runs commits in place of the store's own threads.
+        ///   - replicas: standbys that answer queries of the public database.
         /// - Throws: if the database cannot be reached or used.
         package convenience init(
             _ container: ContainerEnvironment,
@@ -87,7 +90,8 @@
             onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
             onDamage: @escaping @Sendable () -> Void = {},
             onForeignOwner: @escaping @Sendable (String) -> Void = { assertionFailure($0) },
-            scheduler: CommitScheduler? = nil
+            scheduler: CommitScheduler? = nil,
+            replicas: PostgresReplicas? = nil
         ) throws(PostgresError) {
             try self.init(
                 container,
@@ -102,7 +106,8 @@
                 scheduler: scheduler,
                 peers: nil,
                 knownShards: 1,
-                onMoreShards: {}
+                onMoreShards: {},
+                replicas: replicas
             )
         }
 
@@ -123,8 +128,10 @@
             scheduler: CommitScheduler?,
             peers: ShardPeers?,
             knownShards: Int,
-            onMoreShards: @escaping @Sendable () -> Void
+            onMoreShards: @escaping @Sendable () -> Void,
+            replicas: PostgresReplicas? = nil
         ) throws(PostgresError) {
+            self.replicas = replicas
             self.peers = peers
             self.onMoreShards = onMoreShards
             self.knownShards = Atomic(knownShards)
@@ -377,18 +384,26 @@
         /// Does the same for code of this store, which may also read rows.
         func readRows<Result>(_ body: (PostgresReader) throws(RelayError) -> Result) throws(RelayError) -> Result {
             var work = QueryWork(tuning: tuning)
+            if let pool = PostgresFault.feedFromReplica.isPlanted ? nextReplica?.pool : nil {
+                return try readRows(&work, on: pool, body)
+            }
             return try readRows(&work, body)
         }
 
+        /// A standby that may answer a query of the public database; `nil` if there is none.
+        var nextReplica: PostgresReplicas.Replica? { replicas?.next() }
+
         private static let beginReading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-        /// Reads with a bound on the cost of queries, and returns in `work` what they cost.
+        /// Reads with a bound on the cost of queries, and returns in `work` what they cost; `replica` has the connections to
+        /// a standby to read from.
         func readRows<Result>(
             _ work: inout QueryWork,
+            on replica: PostgresPool? = nil,
             _ body: (PostgresReader) throws(RelayError) -> Result
         ) throws(RelayError) -> Result {
             let reading: OpenReading
-            do throws(PostgresError) { reading = try beginReading(work) } catch { throw error.relayError }
+            do throws(PostgresError) { reading = try beginReading(work, on: replica) } catch { throw error.relayError }
             defer {
                 work = reading.reader.queryWork
                 reading.end()
@@ -404,28 +419,34 @@
         }
 
         /// Begins a read; sends nothing yet.
-        func beginReading(_ work: QueryWork) throws(PostgresError) -> OpenReading {
-            let connection = try database.pool.take(.reading)
+        func beginReading(_ work: QueryWork, on replica: PostgresPool? = nil) throws(PostgresError) -> OpenReading {
+            let pool = replica ?? database.pool
+            let connection = try pool.take(.reading)
             var opening = PostgresPipeline()
             opening.add(Self.beginReading)
             opening.add(HomeVersions.select, .int(home.number))
             let names = known.withLock { $0.names }
             let transaction = transaction(on: connection, names: names, opening: opening)
-            transaction.checkOpening = { [self] rows throws(PostgresError) in _ = try homeVersions(rows[1]) }
+            // What a standby says of the container may be out of date: nothing follows from it but this answer.
+            func versions(_ rows: PostgresRows) throws(PostgresError) -> HomeVersions {
+                replica == nil ? try homeVersions(rows) : try HomeVersions(rows)
+            }
+            transaction.checkOpening = { rows throws(PostgresError) in _ = try versions(rows[1]) }
             var state: PostgresState?
             let reader = PostgresReader(transaction) { () throws(PostgresError) in
                 if let state { return state }
                 if transaction.openingRows.isEmpty { _ = try transaction.run(PostgresPipeline()) }
-                let read = try self.state(try self.homeVersions(transaction.openingRows[1]), in: transaction)
+                let read = try self.state(try versions(transaction.openingRows[1]), in: transaction)
                 state = read
                 return read
             }
             reader.queryWork = work
             return OpenReading(reader: reader) { [self] in
-                learn(transaction.names, since: names)
+                // A standby may show numbers that are lost when another one is promoted.
+                if replica == nil { learn(transaction.names, since: names) }
                 connection.endReading()
-                database.pool.put(back: connection, .reading)
-                if reader.hasMetDamage { onDamage() }
+                pool.put(back: connection, .reading)
+                if reader.hasMetDamage, replica == nil { onDamage() }
             }
         }
 

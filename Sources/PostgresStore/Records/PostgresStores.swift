@@ -13,6 +13,7 @@
         package let database: PostgresDatabase
         /// The databases; the first one is `database`.
         package let databases: PostgresShards
+        private let standbys: PostgresReplicas?
         private let options: StoreOptions
         private let scheduler: CommitScheduler?
         private let open = Mutex(OpenStores())
@@ -35,14 +36,17 @@
         ///   - objects: the storage for the contents of new assets; `nil` keeps them in the database.
         ///   - scheduler: runs commits in place of the stores' own threads; reads run on the caller's thread then.
         ///   - shards: all databases of the cluster; `nil` opens the others as `database` was opened.
+        ///   - replicas: standbys of `database` that answer queries of public databases.
         package init(
             _ database: PostgresDatabase,
             _ options: StoreOptions,
             cache: AssetCache,
             objects: (any AssetObjects)? = nil,
             scheduler: CommitScheduler? = nil,
-            shards: PostgresShards? = nil
+            shards: PostgresShards? = nil,
+            replicas: PostgresReplicas? = nil
         ) {
+            standbys = replicas
             self.database = database
             self.databases = shards ?? PostgresShards(control: database)
             self.cache = cache
@@ -86,7 +90,8 @@
                             onCommit: { events.committed(home, $0) },
                             onCommitTime: events.commitTook,
                             onDamage: { [place = "\(database.pool.address)"] in events.foundDamage(home, place, []) },
-                            scheduler: scheduler
+                            scheduler: scheduler,
+                            replicas: standbys
                         )
                     )
                 }
@@ -102,7 +107,8 @@
                         of: home,
                         options,
                         onCommit: { events.committed(home, $0) },
-                        scheduler: scheduler
+                        scheduler: scheduler,
+                        replicas: standbys
                     )
                 )
             } catch {
@@ -222,6 +228,8 @@
             let all = databases.all
             return all.count > 1 ? all.map { databases.state(of: $0) } : []
         }
+
+        package var replicas: [ReplicaState] { standbys?.states ?? [] }
 
         package var counts: (open: Int, closed: Int) { open.withLock { ($0.stores.count, $0.closedCount) } }
 

@@ -364,7 +364,8 @@
             idempotencyRecordLimit: Int = 4_096,
             onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
             onForeignOwner: @escaping @Sendable (String) -> Void = { assertionFailure($0) },
-            scheduler: CommitScheduler? = nil
+            scheduler: CommitScheduler? = nil,
+            replicas: PostgresReplicas? = nil
         ) throws(PostgresError) -> ShardedStore {
             let count = try refresh().count
             return try ShardedStore(
@@ -389,7 +390,8 @@
                         scheduler: scheduler,
                         peers: peers,
                         knownShards: count,
-                        onMoreShards: { [weak self] in _ = try? self?.refresh() }
+                        onMoreShards: { [weak self] in _ = try? self?.refresh() },
+                        replicas: peers.number == 1 ? replicas : nil
                     )
                 }
             )
@@ -408,6 +410,13 @@
             let reading = ShardReading(self, work: work)
             defer { reading.end(&work) }
             return try body(ShardedReader(reading))
+        }
+
+        /// Asks shard 1 alone, or its replicas.
+        package func publicQuery<Result>(
+            _ body: (any StoreReader) throws(RelayError) -> Result
+        ) async throws(RelayError) -> Result {
+            try await control.publicQuery(body)
         }
 
         /// Builds the indexes on the shards whose queries have lacked them.

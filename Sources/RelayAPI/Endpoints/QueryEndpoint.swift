@@ -40,7 +40,12 @@ private func queryRecords(_ context: RequestContext) async throws -> EndpointAns
     if !context.database.isOperators {
         context.queryUse.note(query, of: context.store.currentSchema, in: context.home, at: context.now)
     }
-    let page = try await context.store.query { reader throws(RelayError) in try request.read(from: reader) }
+    let page: QueryPage
+    if context.database.scope == .public {
+        page = try await context.store.publicQuery { reader throws(RelayError) in try request.read(from: reader) }
+    } else {
+        page = try await context.store.query { reader throws(RelayError) in try request.read(from: reader) }
+    }
 
     let selection = try context.selection(of: body)
     let links = context.assetLinks

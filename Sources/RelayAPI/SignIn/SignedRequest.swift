@@ -218,6 +218,12 @@ final class SignedStore: Store {
         try await store.query(body)
     }
 
+    func publicQuery<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        try await store.publicQuery(body)
+    }
+
     func write(_ write: any StoreWrite) {
         let isFirst = !isTaken.exchange(true, ordering: .relaxed)
         store.write(isFirst ? SignedWrite(write, signature) : write)

@@ -221,6 +221,14 @@ struct TracedStore: Store {
         return try await store.query(body)
     }
 
+    func publicQuery<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        let start = trace.uptime()
+        defer { trace.note("query", from: start, to: trace.uptime()) }
+        return try await store.publicQuery(body)
+    }
+
     func write(_ write: any StoreWrite) {
         store.write(TracedWrite(write, of: home, trace))
     }

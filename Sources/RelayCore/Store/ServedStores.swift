@@ -37,6 +37,11 @@ package protocol ServedStores: StoreCatalog {
     /// Must not block.
     var shards: [ShardState] { get }
 
+    /// The copies of the first database that answer queries of public databases; empty if there are none.
+    ///
+    /// Must not block.
+    var replicas: [ReplicaState] { get }
+
     /// Closes some idle stores in the background; called when the process has no file descriptor left.
     ///
     /// Does nothing if a store takes none.
@@ -69,6 +74,23 @@ package protocol ServedStores: StoreCatalog {
 
 extension ServedStores {
     package var shards: [ShardState] { [] }
+    package var replicas: [ReplicaState] { [] }
+}
+
+/// A copy of the first database that answers queries of public databases.
+package struct ReplicaState: Hashable, Sendable {
+    /// Where it is, without the password.
+    package var place: String
+    /// Whether it is new enough to answer.
+    package var isUsable: Bool
+    /// The number of queries that it has answered.
+    package var answered: Int
+
+    package init(place: String, isUsable: Bool, answered: Int) {
+        self.place = place
+        self.isUsable = isUsable
+        self.answered = answered
+    }
 }
 
 extension StoreCatalog {

@@ -30,8 +30,25 @@ package protocol Store: Sendable {
     /// record type can take seconds.
     func query<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) async throws(RelayError) -> Result
 
+    /// Does the same for a body that reads the public database alone.
+    ///
+    /// May answer from a copy of the store that is a few seconds old. A page that continues an earlier one may come from an
+    /// older copy than that one: it starts at a position, so records that do not change meanwhile are returned once.
+    func publicQuery<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result
+
     /// Runs `write` as part of the next commit.
     func write(_ write: any StoreWrite)
+}
+
+extension Store {
+    /// Reads the store itself, as a store without copies does.
+    package func publicQuery<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        try await query(body)
+    }
 }
 
 /// The stores of all containers and environments, opened on demand.

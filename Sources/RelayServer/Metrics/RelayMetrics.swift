@@ -37,6 +37,7 @@ package final class RelayMetrics: Sendable {
     private let noticeTimes = Mutex(Histogram.times)
     private let queryNoticeTimes = Mutex(Histogram.times)
     private let gauges = Mutex<[Gauge]>([])
+    private let families = Mutex<[Family]>([])
 
     /// A value that is computed when the metrics are read.
     private struct Gauge: Sendable {
@@ -45,6 +46,15 @@ package final class RelayMetrics: Sendable {
         var kind: Kind
         var labels: [(String, String)]
         var value: @Sendable () -> Double
+    }
+
+    /// Values that differ in one label and are computed when the metrics are read.
+    private struct Family: Sendable {
+        var name: String
+        var help: String
+        var kind: Kind
+        var label: String
+        var values: @Sendable () -> [(label: String, value: Int)]
     }
 
     /// The type of a computed value.
@@ -125,6 +135,18 @@ package final class RelayMetrics: Sendable {
         count: @escaping @Sendable () -> Int
     ) {
         show(name, help, kind: kind, labels: labels) { Double(count()) }
+    }
+
+    /// Registers whole numbers with a label whose values may change while the relay runs.
+    package func show(
+        _ name: String,
+        _ help: String,
+        kind: Kind = .gauge,
+        by label: String,
+        _ values: @escaping @Sendable () -> [(label: String, value: Int)]
+    ) {
+        let family = Family(name: name, help: help, kind: kind, label: label, values: values)
+        families.withLock { $0.append(family) }
     }
 
     /// Registers the lookups of the caches that serve requests; each is the name of a part and its counts.
@@ -227,6 +249,11 @@ package final class RelayMetrics: Sendable {
             if gauge.name != latest { text.family(gauge.name, gauge.kind.rawValue, gauge.help) }
             latest = gauge.name
             text.sample(gauge.name, gauge.labels, gauge.value())
+        }
+        for family in families.withLock({ $0 }) {
+            let values = family.values()
+            if !values.isEmpty { text.family(family.name, family.kind.rawValue, family.help) }
+            for (label, value) in values { text.sample(family.name, [(family.label, label)], Double(value)) }
         }
         return text.text
     }

@@ -16,7 +16,7 @@ package struct QueryWork: Sendable {
     /// The number of records and index entries looked at.
     package private(set) var examined = 0
     /// Whether a query was stopped because it would take too long on its thread.
-    private(set) var exceedsAllowance = false
+    package private(set) var exceedsAllowance = false
     /// The missing indexes because of which a query failed.
     package private(set) var missing: Set<WantedIndex> = []
 

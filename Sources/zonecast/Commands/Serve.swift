@@ -259,6 +259,12 @@ struct Serve: AsyncParsableCommand {
                 "asset-storage is for relays on a database. Set store too, or remove it: the data folder keeps the assets."
             )
         }
+        if settings.publicQueryReplicas != nil, settings.store == nil {
+            throw CommandFailure(
+                .usage,
+                "public-query-replicas are standbys of the relays' database. Set store too, or remove them."
+            )
+        }
         guard settings.store != nil, settings.acme.domain != nil else { return }
         throw CommandFailure(
             .usage,

@@ -51,6 +51,14 @@ enum ConfigurationKeys {
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
         ),
         .text(
+            "public-query-replicas",
+            \.publicQueryReplicas,
+            StoreAddress.form,
+            "Hot standbys of the database that answer queries of public databases, up to 5 s late: like store, with all hosts in one address.",
+            read: { $0?.url ?? "" },
+            parse: { StoreAddress($0).map { .some($0) } }
+        ).secret,
+        .text(
             "asset-storage",
             \.assetStorage,
             "s3://BUCKET/PREFIX",

@@ -17,6 +17,8 @@ struct ServeSettings: Sendable {
     var store: StoreAddress?
     /// A file with the database's password.
     var storePasswordFile: String?
+    /// Hot standbys of the database that answer queries of public databases.
+    var publicQueryReplicas: StoreAddress?
     /// The storage for assets, if it is not the database.
     var assetStorage: String?
     /// Accepts any `dev-` token as a user and creates unknown containers; for this machine only.

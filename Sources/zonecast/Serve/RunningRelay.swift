@@ -202,6 +202,28 @@ extension RunningRelay {
                     stores.shards.count { $0.failure != nil }
                 }
             )
+            metrics.show(
+                "zonecast_shard_up",
+                "Whether a database over which the owners are spread could be reached the last time.",
+                by: "shard"
+            ) {
+                stores.shards.map { ("\($0.number)", $0.failure == nil ? 1 : 0) }
+            }
+            metrics.show(
+                "zonecast_replica_usable",
+                "Whether a replica is new enough to answer queries of public databases.",
+                by: "replica"
+            ) {
+                stores.replicas.map { ($0.place, $0.isUsable ? 1 : 0) }
+            }
+            metrics.show(
+                "zonecast_replica_queries_total",
+                "Queries of public databases that a replica has answered.",
+                kind: .counter,
+                by: "replica"
+            ) {
+                stores.replicas.map { ($0.place, $0.answered) }
+            }
         }
         return CoreServices(
             accounts: accounts,

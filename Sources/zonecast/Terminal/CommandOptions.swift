@@ -57,8 +57,17 @@ struct FolderOptions: ParsableArguments {
         let passwordFile =
             environment["ZONECAST_STORE_PASSWORD_FILE"]
             ?? file.flatMap { PackageFiles.value(of: "store-password-file", in: $0) }
+        let replicas =
+            environment["ZONECAST_PUBLIC_QUERY_REPLICAS"]
+            ?? file.flatMap { PackageFiles.value(of: "public-query-replicas", in: $0) }
         do {
-            try DataFolder.choose(address, folder: folder, passwordFile: passwordFile, environment: environment)
+            try DataFolder.choose(
+                address,
+                folder: folder,
+                passwordFile: passwordFile,
+                replicas: replicas.flatMap(StoreAddress.init),
+                environment: environment
+            )
         } catch let failure as CommandFailure {
             throw ValidationError(failure.description)
         }

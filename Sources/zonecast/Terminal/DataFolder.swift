@@ -58,6 +58,7 @@ extension DataFolder {
     ///   - address: the address.
     ///   - folder: the data folder, which remembers the cluster.
     ///   - passwordFile: a file with the password.
+    ///   - replicas: hot standbys for queries of public databases.
     ///   - assetStorage: the storage for assets, if it is not the database.
     ///   - environment: the environment, which may have the password.
     /// - Throws: `CommandFailure` if this program cannot use the address.
@@ -65,18 +66,22 @@ extension DataFolder {
         _ address: StoreAddress?,
         folder: String,
         passwordFile: String? = nil,
+        replicas: StoreAddress? = nil,
         assetStorage: String? = nil,
         environment: [String: String] = ProcessInfo.processInfo.environment
     ) throws {
         guard let address else { return choice.withLock { $0 = Choice() } }
         #if Postgres
             let database: PostgresAddress
+            let standbys: [PostgresAddress]
             do {
                 database = try PostgresAddress(
                     address.url,
                     passwordFile: passwordFile,
                     environment: environment
                 )
+                let named = replicas?.url ?? environment["ZONECAST_PUBLIC_QUERY_REPLICAS"]
+                standbys = try named.map { try database.ofReplicas($0) } ?? []
             } catch {
                 throw CommandFailure(.usage, "\(error)")
             }
@@ -87,7 +92,7 @@ extension DataFolder {
             var new = Choice(address: address)
             for (key, creates) in [("", false), (folder, false), (folder + "+", true)] {
                 new.homes[key] = PostgresHome(
-                    PostgresCluster(database, folder: folder, creates: creates),
+                    PostgresCluster(database, folder: folder, creates: creates, replicas: standbys),
                     version: Zonecast.version,
                     objects: objects
                 )
@@ -107,6 +112,7 @@ extension DataFolder {
             settings.store,
             folder: settings.data,
             passwordFile: settings.storePasswordFile,
+            replicas: settings.publicQueryReplicas,
             assetStorage: settings.assetStorage
         )
     }
