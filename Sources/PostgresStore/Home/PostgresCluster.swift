@@ -61,7 +61,11 @@
             stores = PostgresDatabase(address, limits: limits, watch: watch, prepare: prepare)
             self.replicas = replicas.isEmpty ? nil : PostgresReplicas(replicas, of: stores, limits: limits)
             shards = PostgresShards(control: stores) { (number, url) throws(PostgresError) in
-                try PostgresDatabase(address.ofShard(url), limits: limits) { connection throws(PostgresError) in
+                try PostgresDatabase(
+                    address.ofShard(url),
+                    limits: limits,
+                    timeouts: .ofShard()
+                ) { connection throws(PostgresError) in
                     try membership.check(connection, creates: false, shard: number)
                 }
             }

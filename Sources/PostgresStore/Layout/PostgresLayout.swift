@@ -245,9 +245,13 @@
                 done_writes bigint NOT NULL DEFAULT 0,
                 -- 0 here, 1 moving away, 2 on the shard moved_to, 3 arriving
                 state smallint NOT NULL DEFAULT 0,
-                moved_to bigint
+                moved_to bigint,
+                -- on shard 1, of one on another shard: whether a default zone is there, which makes the owner a user
+                is_user boolean NOT NULL DEFAULT false,
+                -- when the owner came here from another shard
+                arrived timestamptz
             ) WITH (fillfactor = 50);
-            CREATE INDEX owner_elsewhere ON owner (id) WHERE state = 2;
+            CREATE INDEX owner_elsewhere ON owner (id) WHERE state = 2 AND is_user;
             -- the last change number of each epoch that has ended
             CREATE TABLE owner_epoch (
                 owner bigint NOT NULL,

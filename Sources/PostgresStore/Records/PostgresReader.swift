@@ -12,6 +12,8 @@
         private let readState: () throws(PostgresError) -> PostgresState
         /// Whether a request could not be read because rows are damaged.
         private(set) var hasMetDamage = false
+        /// Called with each failure of the database.
+        var onFailure: (PostgresError) -> Void = { _ in }
         /// Bytes of the records that were read in full or written.
         var recordBytes = 0
         /// The cost of a record besides its fields, in bytes.
@@ -49,6 +51,7 @@
         /// Converts an error to the one for the request; a writer also marks its commit as failed.
         func report(_ error: any Error) -> RelayError {
             let code = (error as? PostgresError)?.code ?? .damaged
+            if let error = error as? PostgresError { onFailure(error) }
             if code == .damaged { hasMetDamage = true }
             return PostgresError.relayError(for: error)
         }
@@ -164,7 +167,7 @@
         /// The number of users, counted by their default zones.
         ///
         /// A user has a default zone from the first request on. A user that was only named by others has none. Shard 1 also
-        /// counts the owners of whom it says that they are elsewhere.
+        /// counts the users whose default zone is on another shard: see `ShardPeers.note(_:isUser:)`.
         package var userCount: Int {
             get throws(RelayError) {
                 try attempt {
@@ -173,7 +176,10 @@
                         SELECT (
                             SELECT count(*) FROM zone z JOIN owner o ON o.id = z.owner AND o.state < 2
                             WHERE z.home = $1 AND z.name = '_defaultZone' AND NOT z.deleted AND z.owner <> $2
-                        ) + (SELECT count(*) FROM owner o JOIN person p ON p.id = o.id AND p.home = $1 WHERE o.state = 2)
+                        ) + (
+                            SELECT count(*) FROM owner o JOIN person p ON p.id = o.id AND p.home = $1
+                            WHERE o.state = 2 AND o.is_user
+                        )
                         """,
                         .int(home.number),
                         .int(home.publicOwner)

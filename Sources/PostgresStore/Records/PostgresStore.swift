@@ -190,10 +190,22 @@
         // MARK: Epochs
 
         package func epochs(of owner: UserID) throws(RelayError) -> Epochs {
+            if let known = knownEpochs(of: owner) { return known }
+            do throws(PostgresError) { return try learnEpochs(of: owner) } catch { throw error.relayError }
+        }
+
+        /// Returns an owner's epochs from memory; `nil` if they have to be read.
+        func knownEpochs(of owner: UserID) -> Epochs? {
+            guard let known = epochsKnown.withLock({ $0[owner] }), known.generation == database.generation else {
+                return nil
+            }
+            return known.epochs
+        }
+
+        /// Reads an owner's epochs.
+        func learnEpochs(of owner: UserID) throws(PostgresError) -> Epochs {
             let generation = database.generation
-            if let known = epochsKnown.withLock({ $0[owner] }), known.generation == generation { return known.epochs }
-            let read: Epochs
-            do throws(PostgresError) { read = try readEpochs(of: owner) } catch { throw error.relayError }
+            let read = try readEpochs(of: owner)
             epochsKnown.withLock { known in
                 if known.count >= Self.mostEpochs { known = [:] }
                 known[owner] = KnownEpochs(epochs: read, generation: generation)

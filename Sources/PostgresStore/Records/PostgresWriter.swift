@@ -228,6 +228,7 @@
         package func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone {
             try requireOwner(id.owner)
             return try attempt {
+                if id.isDefault { try transaction.peers?.note(id.owner, isUser: true) }
                 let change = takeChangeNumber()
                 let identity = drawIdentity()
                 let row = try transaction.query(
@@ -257,6 +258,7 @@
                 zone.lastChange = takeChangeNumber()
                 zone.isDeleted = true
                 noteChange(zone.lastChange, of: zone.id.owner)
+                if zone.id.isDefault { try transaction.peers?.note(zone.id.owner, isUser: false) }
                 if zone.sharing != .nothing {
                     sharing.audience.add(try ShareUpdate.end(sharesOf: zone, rows: rows, numbers: self), of: zone.id)
                 }

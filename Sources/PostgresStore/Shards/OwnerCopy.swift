@@ -81,7 +81,7 @@
                     try to.connection.query("LOCK TABLE owner IN EXCLUSIVE MODE")
                     try sink.finish(facts)
                     try to.connection.query(
-                        "UPDATE owner SET state = 0, moved_to = NULL WHERE id = $1",
+                        "UPDATE owner SET state = 0, moved_to = NULL, arrived = now() WHERE id = $1",
                         .int(to.owner)
                     )
                     return count

@@ -67,6 +67,18 @@
                     .int(movedTo.map { Int64($0) })
                 )
             }
+
+            /// Notes in the owner's row whether this shard has a default zone of the owner, for when it has no longer.
+            func noteUser() throws(PostgresError) {
+                try connection.query(
+                    """
+                    UPDATE owner SET is_user = EXISTS (
+                        SELECT FROM zone WHERE owner = $1 AND name = '\(ZoneID.defaultName)' AND NOT deleted)
+                    WHERE id = $1
+                    """,
+                    .int(owner)
+                )
+            }
         }
 
         private struct Interruption: Error {
@@ -102,6 +114,7 @@
             }
             try shards.refresh()
             let control = try Self.connect(shards.control)
+            try lock(control)
             guard let map = try end(1, control) else {
                 throw MoveFailure(.refused, "No user of this name has data.")
             }
@@ -201,6 +214,17 @@
             return End(number: target, connection: connection, home: home, owner: owner)
         }
 
+        /// One owner of a cluster moves at a time: a move reads and writes as fast as the disks can.
+        private func lock(_ control: PostgresConnection) throws {
+            do throws(PostgresError) {
+                // Waits: the server may notice the end of a process that was killed a little later.
+                try control.query("SELECT pg_advisory_lock($1)", .int(0x7A6F_6E65_6D6F_7665))
+            } catch {
+                guard error.code == .timedOut else { throw error }
+                throw MoveFailure(.refused, "Another process is moving a user; they move one after the other.")
+            }
+        }
+
         /// Only one process moves an owner: the lock ends with the connection that completes the copy.
         private func lock(_ to: End) throws {
             let key = Int64(bitPattern: 0x5A4D_0000_0000_0000 ^ UInt64(bitPattern: to.owner))
@@ -274,6 +298,8 @@
             guard to.number != 1 else { return }
             if try map.place() != .moved(to: to.number) {
                 Thread.sleep(forTimeInterval: Self.overlap)
+                // From shard 1, whose rows have the default zone until the next step.
+                if from.number == 1 { try map.noteUser() }
                 try map.set(2, movedTo: to.number)
             }
         }

@@ -112,6 +112,33 @@
             guard changed > 0 else { throw .missing("shard \(number)") }
         }
 
+        package func set(_ number: Int, url: String) throws(DirectoryError) {
+            guard number != 1 else {
+                throw .invalid("Shard 1 is the database of --store: name its new address there, for each relay.")
+            }
+            let changed = try PostgresAccounts.wrapping { () throws(PostgresError) in
+                let control = shards.control.database.pool
+                let (isKnown, cluster) = try control.use(.brief) { connection throws(PostgresError) in
+                    let rows = try connection.query("SELECT 1 FROM shard WHERE number = $1", .int(Int64(number)))
+                    return (!rows.isEmpty, try PostgresLayout.cluster(of: connection))
+                }
+                guard isKnown else { return 0 }
+                // Throws if it is empty, another shard, or of another cluster.
+                let layout = PostgresLayout(cluster: cluster, creates: false, shard: number)
+                try layout.prepare(PostgresConnection(to: control.address.ofShard(url)))
+                let changed = try control.use(.writing) { connection throws(PostgresError) in
+                    try connection.query(
+                        "UPDATE shard SET url = $2 WHERE number = $1 AND url IS NOT NULL",
+                        .int(Int64(number)),
+                        .text(url)
+                    ).changed
+                }
+                try shards.refresh()
+                return changed
+            }
+            guard changed > 0 else { throw .missing("shard \(number)") }
+        }
+
         // MARK: Moves
 
         private static func home(_ container: String, _ environment: String) -> ContainerEnvironment? {
@@ -147,10 +174,10 @@
                 try shards.measure()
                 var homes: [ShardPlacement.Owner: ContainerEnvironment] = [:]
                 for shard in shards.all where shard.failure == nil { try readLargest(of: shard, into: &homes) }
-                let moves = ShardPlacement(try shards.readLoads()).moves(of: Array(homes.keys), atMost: count)
+                let moves = shards.placement(by: try shards.readLoads()).moves(of: Array(homes.keys), atMost: count)
                 return moves.compactMap { move in
-                    homes[.init(move.user, on: move.from, bytes: move.bytes)].map {
-                        OwnerMove(move.user, in: $0, from: move.from, to: move.to, bytes: move.bytes)
+                    homes[move.owner].map {
+                        OwnerMove(move.owner.user, in: $0, from: move.owner.shard, to: move.to, bytes: move.owner.bytes)
                     }
                 }
             }
@@ -163,10 +190,11 @@
             let rows = try shard.database.pool.use(.reading) { connection throws(PostgresError) in
                 try connection.query(
                     """
-                    SELECT h.container, h.environment, p.name, sum(z.record_bytes)::bigint
+                    SELECT h.container, h.environment, p.name, sum(z.record_bytes)::bigint,
+                        extract(epoch FROM now() - o.arrived)::bigint
                     FROM zone z JOIN owner o ON o.id = z.owner AND o.state = 0 JOIN person p ON p.id = o.id
                     JOIN home h ON h.id = z.home WHERE NOT z.deleted AND p.name <> $1
-                    GROUP BY h.id, h.container, h.environment, p.name ORDER BY 4 DESC LIMIT $2
+                    GROUP BY h.id, h.container, h.environment, p.name, o.arrived ORDER BY 4 DESC LIMIT $2
                     """,
                     .text(Zone.publicOwner.recordName),
                     .int(Self.candidates)
@@ -174,7 +202,13 @@
             }
             for row in rows {
                 guard let home = Self.home(row.text(0), row.text(1)) else { continue }
-                homes[.init(UserID(row.text(2)), on: shard.number, bytes: row.int(3))] = home
+                let owner = ShardPlacement.Owner(
+                    UserID(row.text(2)),
+                    on: shard.number,
+                    bytes: row.int(3),
+                    sinceMove: row.optionalInt(4).map { .seconds($0) }
+                )
+                homes[owner] = home
             }
         }
 

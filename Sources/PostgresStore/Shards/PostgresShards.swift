@@ -25,9 +25,8 @@
         }
 
         fileprivate struct Health {
+            /// Set until a thread that watches the shard has got an answer.
             var failure: PostgresError?
-            var askAgain = ContinuousClock.now
-            var isWatched = false
         }
 
         /// Opens the database of another shard; connects when a connection is needed.
@@ -45,14 +44,35 @@
             var loads: [ShardLoad] = []
             var loadedAt: ContinuousClock.Instant?
             var isClosed = false
-            var listeners: [ObjectIdentifier: @Sendable (Int) -> Void] = [:]
+            var listeners: [ObjectIdentifier: Listener] = [:]
         }
 
-        /// How long a shard that could not be reached is not asked, so that requests for its owners fail at once.
-        private static let pause = Duration.seconds(1)
+        enum Event {
+            /// The shard can be reached again.
+            case returned
+            /// The shard has another address.
+            case moved
+        }
+
+        typealias Listener = @Sendable (_ shard: Int, Event) -> Void
+
+        /// How long a read waits for an answer of a shard other than the first one; the shard counts as down then.
+        ///
+        /// Requests that concern several shards need the others' answers meanwhile.
+        let patience: Duration
+        /// How often a shard that is down is asked whether it is back.
+        private static let pause = 0.5
         private static let loadAge = Duration.seconds(10)
 
-        package init(control: PostgresDatabase, open: @escaping Opening) {
+        /// The usual `patience`.
+        package static let usualPatience = Duration.seconds(4)
+
+        package init(
+            control: PostgresDatabase,
+            patience: Duration = PostgresShards.usualPatience,
+            open: @escaping Opening
+        ) {
+            self.patience = patience
             let shard = Shard(1, control)
             self.control = shard
             self.open = open
@@ -61,8 +81,11 @@
         }
 
         /// Opens the other databases as the first one was opened.
-        package convenience init(control: PostgresDatabase) {
-            self.init(control: control) { (number, url) throws(PostgresError) in
+        package convenience init(
+            control: PostgresDatabase,
+            patience: Duration = PostgresShards.usualPatience
+        ) {
+            self.init(control: control, patience: patience) { (number, url) throws(PostgresError) in
                 let cluster = try control.pool.use(.brief) { connection throws(PostgresError) in
                     try PostgresLayout.cluster(of: connection)
                 }
@@ -70,7 +93,8 @@
                     try control.pool.address.ofShard(url),
                     cluster: cluster,
                     shard: number,
-                    limits: control.pool.limits
+                    limits: control.pool.limits,
+                    timeouts: .ofShard(patience)
                 )
             }
         }
@@ -98,13 +122,18 @@
             for row in rows where urls[Int(row.int(0))] != row.text(1) { news.append((Int(row.int(0)), row.text(1))) }
             for new in news {
                 let shard = Shard(new.number, try open(new.number, new.url))
-                state.withLock { state in
-                    guard state.urls[new.number] != new.url else { return }
-                    state.shards[new.number] = shard
-                    state.urls[new.number] = new.url
+                let (isNew, former) = state.withLock { state -> (Bool, Shard?) in
+                    guard state.urls[new.number] != new.url else { return (false, nil) }
+                    defer { (state.shards[new.number], state.urls[new.number]) = (shard, new.url) }
+                    return (true, state.shards[new.number])
                 }
-                // A reading of all shards needs one thread for each, and a shard that stands still holds some.
-                threads.start(shard.database.pool.limits.reading)
+                if let former {
+                    tell(former.number, .moved)
+                    former.database.pool.close()
+                } else if isNew {
+                    // A reading of all shards needs one thread for each, and a shard that stands still holds some.
+                    threads.start(shard.database.pool.limits.reading)
+                }
             }
             return all
         }
@@ -143,11 +172,18 @@
             }
             let loads: [ShardLoad]
             if let known { loads = known } else { loads = try readLoads() }
-            // Owners of a shard that cannot be reached could not begin.
-            let reachable = loads.filter { load in
-                state.withLock { $0.shards[load.number] }?.failure == nil
-            }
-            return ShardPlacement(reachable).shardForNewOwner(random: random)
+            return placement(by: loads).shardForNewOwner(random: random)
+        }
+
+        /// Returns what decides about places, with what is known of the shards that do not answer.
+        func placement(by loads: [ShardLoad]) -> ShardPlacement {
+            ShardPlacement(
+                loads.map { load in
+                    var load = load
+                    load.isReachable = state.withLock { $0.shards[load.number] }?.failure == nil
+                    return load
+                }
+            )
         }
 
         /// Returns what shard 1 knows of the load of all shards.
@@ -179,64 +215,77 @@
 
         // MARK: Health
 
-        /// Calls `body`, unless the shard could not be reached a moment ago.
+        /// Calls `body`, unless the shard is down.
+        ///
+        /// Requests for its owners fail at once then, until a thread that watches it has got an answer.
         func use<Result>(
             _ shard: Shard,
             _ body: () throws(PostgresError) -> Result
         ) throws(PostgresError) -> Result {
             guard shard.number != 1 else { return try body() }
-            let refusal = shard.health.withLock { health in
-                health.failure.flatMap { .now < health.askAgain ? $0 : nil }
-            }
-            if let refusal { throw refusal }
-            do throws(PostgresError) {
-                let result = try body()
-                if shard.failure != nil { returned(shard) }
-                return result
-            } catch {
+            if let failure = shard.failure { throw failure }
+            do throws(PostgresError) { return try body() } catch {
                 if error.isOfServer { failed(shard, error) }
                 throw error
             }
         }
 
+        /// Lets a shard count as down if an error in the middle of a read says that its server is gone or stands still.
+        func note(_ error: PostgresError, of shard: Shard) {
+            switch error.code {
+            case .connectionLost, .unreachable: failed(shard, error)
+            // The server stops, and says so.
+            case .notWritable where error.sqlState != nil: failed(shard, error)
+            default: break
+            }
+        }
+
         private func failed(_ shard: Shard, _ error: PostgresError) {
             let isNew = shard.health.withLock { health in
-                health.failure = error
-                health.askAgain = .now + Self.pause
-                defer { health.isWatched = true }
-                return !health.isWatched
+                defer { health.failure = error }
+                return health.failure == nil
             }
             guard isNew else { return }
             Thread { [weak self] in
-                while self?.isBack(shard) == false { Thread.sleep(forTimeInterval: 0.5) }
+                while self?.isBack(shard) == false { Thread.sleep(forTimeInterval: Self.pause) }
             }.start()
         }
 
-        /// Asks a shard that could not be reached; returns whether the watch ends.
+        /// Asks a shard that is down; returns whether the watch ends.
         private func isBack(_ shard: Shard) -> Bool {
-            if state.withLock({ $0.isClosed }) { return true }
+            // It may have moved.
+            _ = try? refresh()
+            guard state.withLock({ !$0.isClosed && $0.shards[shard.number] === shard }) else { return true }
             let answer = try? shard.database.pool.use(.brief) { connection throws(PostgresError) in
-                try connection.query("SELECT 1").count
+                try connection.limitAnswers(to: patience) { () throws(PostgresError) in
+                    try connection.query("SELECT 1").count
+                }
             }
-            if answer != nil { returned(shard) }
-            return answer != nil
+            guard answer != nil else { return false }
+            shard.health.withLock { $0.failure = nil }
+            tell(shard.number, .returned)
+            return true
         }
 
-        private func returned(_ shard: Shard) {
-            let wasDown = shard.health.withLock { health in
-                defer { health = Health() }
-                return health.failure != nil
-            }
-            guard wasDown else { return }
-            for listener in state.withLock({ Array($0.listeners.values) }) { listener(shard.number) }
+        private func tell(_ number: Int, _ event: Event) {
+            for listener in state.withLock({ Array($0.listeners.values) }) { listener(number, event) }
         }
 
-        /// Calls `listener` with the number of each shard that can be reached again.
-        func listen(_ owner: AnyObject, _ listener: @escaping @Sendable (Int) -> Void) {
+        /// Calls `listener` with each event.
+        func listen(_ owner: AnyObject, _ listener: @escaping Listener) {
             state.withLock { $0.listeners[ObjectIdentifier(owner)] = listener }
         }
 
         func stopListening(_ owner: ObjectIdentifier) { state.withLock { $0.listeners[owner] = nil } }
+    }
+
+    extension PostgresConnection.Timeouts {
+        /// Those of a shard other than the first one, which must not hold up requests for the others.
+        static func ofShard(_ patience: Duration = PostgresShards.usualPatience) -> PostgresConnection.Timeouts {
+            var timeouts = PostgresConnection.Timeouts()
+            timeouts.briefAnswer = patience
+            return timeouts
+        }
     }
 
     extension PostgresError {

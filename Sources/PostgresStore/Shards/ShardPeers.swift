@@ -114,6 +114,12 @@
         /// Lets the shared databases of users look at this shard from now on.
         func admit(_ users: Set<UserID>) throws(PostgresError) { try open().admit(users, to: number) }
 
+        /// Tells shard 1 whether an owner here has a default zone, which makes the owner a user.
+        ///
+        /// Before the commit that makes or deletes the zone: if that fails, the count of users is off by one until the next
+        /// attempt.
+        func note(_ owner: UserID, isUser: Bool) throws(PostgresError) { try open().note(owner, isUser: isUser) }
+
         /// Returns those of the assets that are stored, and keeps them for as long as a new upload.
         func renewStored(_ hashes: Set<AssetHash>) throws(PostgresError) -> Set<AssetHash> {
             try open().renewStored(hashes)

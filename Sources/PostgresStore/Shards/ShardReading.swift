@@ -33,8 +33,14 @@
             if let known = lock.withLock({ open[number] }) { return known.reader }
             do throws(PostgresError) {
                 let work = work.fresh
-                let reading = try store.shards.use(store.shards.shard(number)) { () throws(PostgresError) in
+                let (shards, shard) = (store.shards, try store.shards.shard(number))
+                let reading = try shards.use(shard) { () throws(PostgresError) in
                     try store.store(number).beginReading(work)
+                }
+                if number != 1 {
+                    // One that stands still holds up what the other shards answer.
+                    reading.reader.transaction.connection.limitAnswers(to: shards.patience)
+                    reading.reader.onFailure = { shards.note($0, of: shard) }
                 }
                 lock.withLock { open[number] = reading }
                 return reading.reader

@@ -80,7 +80,12 @@
                     .unsigned(0) ?? 0
             }
             peers.set(self)
-            shards.listen(self) { [peers] number in peers.container?.cameBack(number) }
+            shards.listen(self) { [peers] number, event in
+                switch event {
+                case .returned: peers.container?.cameBack(number)
+                case .moved: peers.container?.reopen(number)
+                }
+            }
         }
 
         deinit {
@@ -131,6 +136,14 @@
             shards.all.compactMap { shard in
                 try? shards.use(shard) { () throws(PostgresError) in try store(shard.number) }
             }
+        }
+
+        /// Closes the store of a shard that has another address; the next request opens it there.
+        private func reopen(_ number: Int) {
+            let former = others.withLock { $0.removeValue(forKey: number) }
+            // Waits for writes that run, perhaps on this thread.
+            shards.threads.add { former?.close() }
+            cameBack(number)
         }
 
         private func cameBack(_ number: Int) {
@@ -212,9 +225,18 @@
         // MARK: Epochs and the schema
 
         package func epochs(of owner: UserID) throws(RelayError) -> Epochs {
-            let store: PostgresStore
-            do throws(PostgresError) { store = try self.store(try shard(of: owner)) } catch { throw error.relayError }
-            return try store.epochs(of: owner)
+            do throws(PostgresError) {
+                let shard = try shards.shard(try shard(of: owner))
+                if let store = others.withLock({ $0[shard.number] }), let known = store.knownEpochs(of: owner) {
+                    return known
+                }
+                if shard.number == 1, let known = control.knownEpochs(of: owner) { return known }
+                return try shards.use(shard) { () throws(PostgresError) in
+                    try store(shard.number).learnEpochs(of: owner)
+                }
+            } catch {
+                throw error.relayError
+            }
         }
 
         package var currentSchema: Schema {
@@ -275,6 +297,21 @@
             known.withLock { known in
                 if known.visitors.count >= Self.mostKnown { known.visitors = [] }
                 known.visitors.formUnion(new.map { Visitor(user: $0, shard: number) })
+            }
+        }
+
+        /// Notes on shard 1 whether an owner elsewhere has a default zone.
+        func note(_ owner: UserID, isUser: Bool) throws(PostgresError) {
+            _ = try control.database.pool.use(.brief) { connection throws(PostgresError) in
+                try connection.query(
+                    """
+                    UPDATE owner o SET is_user = $3 FROM person p
+                    WHERE p.home = $1 AND p.name = $2 AND o.id = p.id AND o.is_user <> $3
+                    """,
+                    .int(control.home.number),
+                    .text(owner.recordName),
+                    .bool(isUser)
+                )
             }
         }
 
@@ -452,8 +489,11 @@
         ) throws(PostgresError) {
             let connection = try database.pool.take(.writing)
             defer { database.pool.put(back: connection, .writing) }
+            // One that stands still would hold up the request that noticed the change.
+            connection.limitAnswers(to: PostgresShards.usualPatience)
             guard let home = try HomeRow.find(container, connection) else { return }
             let known = try HomeVersions(try connection.query(HomeVersions.select, .int(home.number)))
+            connection.endLimit()
             var update = PostgresPipeline()
             if known.schema < schema.version {
                 var lock = PostgresPipeline()

@@ -92,8 +92,13 @@ package protocol ClusterShards: Sendable {
     /// Without a password in `url`, it has the password of the first database. `room` is how many bytes it has for data.
     func add(_ url: String, room: Int64?) throws(DirectoryError) -> ShardState
 
-    /// Changes whether new owners come to a shard, and how many bytes it has for data.
+    /// Changes whether new owners come to a shard, and how many bytes it has for data; `nil` leaves it as it is.
     func set(_ number: Int, takesOwners: Bool?, room: Int64?) throws(DirectoryError)
+
+    /// Changes the address of a shard whose servers have moved; it must lead to the data of that shard.
+    ///
+    /// Without a password in `url`, it has the password of the first database.
+    func set(_ number: Int, url: String) throws(DirectoryError)
 
     /// Returns the moves that have begun and not ended.
     func unfinishedMoves() throws(DirectoryError) -> [OwnerMove]

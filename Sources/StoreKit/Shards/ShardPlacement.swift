@@ -5,6 +5,8 @@ package struct ShardLoad: Hashable, Sendable {
     package var number: Int
     /// Whether new owners may come to it.
     package var takesOwners: Bool
+    /// Whether it answers: no owner can begin on one that does not, or move to it.
+    package var isReachable = true
     /// How many bytes its disk has for data; `nil` if the operator has not set it.
     package var room: Int64?
     /// The bytes of its data.
@@ -43,6 +45,9 @@ package struct ShardPlacement: Sendable {
         meanRate = loads.reduce(0) { $0 + $1.changeRate } / Double(max(loads.count, 1))
     }
 
+    /// Whether owners may come to a shard.
+    private static func isOpen(_ load: ShardLoad) -> Bool { load.takesOwners && load.isReachable }
+
     /// Part of a disk that stays free: a database needs room for its log and for upkeep.
     private static let reserve = 0.1
 
@@ -53,7 +58,7 @@ package struct ShardPlacement: Sendable {
 
     /// The share of new owners that a shard gets: more free space, more owners; twice the mean load, half of them.
     private func weight(_ load: ShardLoad) -> Double {
-        guard load.takesOwners else { return 0 }
+        guard Self.isOpen(load) else { return 0 }
         return free(load) / (1 + load.changeRate / max(meanRate, 1))
     }
 
@@ -65,14 +70,14 @@ package struct ShardPlacement: Sendable {
         let sum = weights.reduce(0, +)
         guard sum > 0 else {
             // All are full or closed: the one that has most room, or the first.
-            return loads.filter(\.takesOwners).max { free($0) < free($1) }?.number ?? 1
+            return loads.filter(Self.isOpen).max { free($0) < free($1) }?.number ?? 1
         }
         var rest = sum * Double(random >> 11) / Double(UInt64(1) << 53)
         for (load, weight) in zip(loads, weights) where weight > 0 {
             rest -= weight
             if rest < 0 { return load.number }
         }
-        return loads.last { $0.takesOwners }?.number ?? 1
+        return loads.last(where: Self.isOpen)?.number ?? 1
     }
 
     /// An owner and what they use.
@@ -80,20 +85,25 @@ package struct ShardPlacement: Sendable {
         package var user: UserID
         package var shard: Int
         package var bytes: Int64
+        /// How long ago the owner came to the shard from another one; `nil` if the owner began there.
+        package var sinceMove: Duration?
 
-        package init(_ user: UserID, on shard: Int, bytes: Int64) {
+        package init(_ user: UserID, on shard: Int, bytes: Int64, sinceMove: Duration? = nil) {
             self.user = user
             self.shard = shard
             self.bytes = bytes
+            self.sinceMove = sinceMove
         }
     }
 
     package struct Move: Hashable, Sendable {
-        package var user: UserID
-        package var from: Int
+        package var owner: Owner
         package var to: Int
-        package var bytes: Int64
     }
+
+    /// How long an owner who has moved stays, unless the shard is closed: an owner who grows fast would make each shard the
+    /// fullest in turn.
+    package static let rest = Duration.seconds(6 * 3_600)
 
     /// How much fuller than the mean a shard may be.
     private static let tolerance = 0.1
@@ -102,15 +112,19 @@ package struct ShardPlacement: Sendable {
     ///
     /// `owners` are those that may move, as far as they are known.
     package func moves(of owners: [Owner], atMost most: Int) -> [Move] {
+        // What is on a shard that does not answer stays there.
+        let loads = loads.filter(\.isReachable)
         var bytes = Dictionary(loads.map { ($0.number, Double($0.bytes)) }) { $1 }
         let rooms = Dictionary(loads.map { ($0.number, Double($0.room ?? usualRoom)) }) { $1 }
-        let open = loads.filter(\.takesOwners).map(\.number)
+        let open = loads.filter(Self.isOpen).map(\.number)
         func fullness(_ number: Int) -> Double { (bytes[number] ?? 0) / max(rooms[number] ?? 1, 1) }
         let mean = bytes.values.reduce(0, +) / max(rooms.values.reduce(0, +), 1)
         var moves: [Move] = []
         for owner in owners.sorted(by: { ($0.bytes, $0.user.recordName) > ($1.bytes, $1.user.recordName) }) {
             guard moves.count < most else { break }
+            guard bytes[owner.shard] != nil else { continue }
             let isClosed = !open.contains(owner.shard)
+            if !isClosed, let time = owner.sinceMove, time < Self.rest { continue }
             guard isClosed || fullness(owner.shard) > mean * (1 + Self.tolerance),
                 let target = open.filter({ $0 != owner.shard }).min(by: { fullness($0) < fullness($1) })
             else { continue }
@@ -119,7 +133,7 @@ package struct ShardPlacement: Sendable {
             guard isClosed || after < fullness(owner.shard) else { continue }
             bytes[owner.shard, default: 0] -= Double(owner.bytes)
             bytes[target, default: 0] += Double(owner.bytes)
-            moves.append(Move(user: owner.user, from: owner.shard, to: target, bytes: owner.bytes))
+            moves.append(Move(owner: owner, to: target))
         }
         return moves
     }

@@ -140,6 +140,83 @@
             #expect(end.zones.isEmpty)
         }
 
+        @Test("a shard that stands still counts as down after a while, and is not asked until it goes on")
+        func shardHangs() async throws {
+            let hanging = try PostgresServer()
+            defer { hanging.signal(SIGCONT) }
+            let cluster = try ShardedCluster(3, last: hanging, patience: .seconds(2))
+            let alices = try await cluster.makeZone(of: Self.alice, on: 2)
+            let carols = try await cluster.makeZone(of: Self.carol, on: 3)
+            try await cluster.makeZone(of: Self.bob, on: 1)
+            try await cluster.first.share(alices, with: [Self.bob], link: "alice")
+            try await cluster.first.share(carols, with: [Self.bob], link: "carol")
+            let whole = try cluster.first.sharedPage(of: Self.bob)
+            #expect(Set(whole.zones.map(\.id)) == [alices, carols])
+            try await cluster.first.save(["a"], in: alices)
+            hanging.signal(SIGSTOP)
+            let part = try cluster.first.sharedPage(of: Self.bob, since: whole.token.encoded)
+            #expect(part.isIncomplete && part.zones.map(\.id) == [alices])
+            #expect(cluster.shards.all.map { $0.failure == nil } == [true, true, false])
+            // Each of them would wait for two seconds if it asked.
+            let start = ContinuousClock.now
+            for _ in 0..<20 {
+                #expect(try cluster.first.sharedPage(of: Self.bob, since: part.token.encoded).isIncomplete)
+            }
+            #expect(ContinuousClock.now - start < .seconds(30))
+            hanging.signal(SIGCONT)
+            while cluster.returned.users != [Self.bob] { await Task.yield() }
+            try await cluster.first.save(["c"], in: carols)
+            let rest = try cluster.first.sharedPage(of: Self.bob, since: part.token.encoded)
+            #expect(!rest.isIncomplete && rest.zones.map(\.id) == [carols])
+        }
+
+        @Test("a shard whose servers have moved is served at its new address, also by relays that knew the old one")
+        func newAddress() async throws {
+            let cluster = try ShardedCluster(2)
+            let notes = try await cluster.makeZone(of: Self.alice, on: 2)
+            try await cluster.first.save(["a"], in: notes)
+            #expect(try cluster.second.zonePage(notes).names == ["a"])
+            let admin = PostgresClusterShards(cluster.shards)
+            let foreign = try cluster.server.makeDatabase()
+            try PostgresLayout(cluster: "other", shard: 2).prepare(PostgresConnection(to: PostgresAddress(foreign)))
+            for wrong in [cluster.urls[0], try cluster.server.makeDatabase(), foreign] {
+                #expect(throws: DirectoryError.self) { try admin.set(2, url: wrong) }
+            }
+            #expect(throws: DirectoryError.self) { try admin.set(1, url: cluster.urls[0]) }
+            try cluster.setDown(2, true)
+            let moved = try cluster.server.makeDatabase(from: cluster.name(2))
+            #expect(throws: DirectoryError.missing("shard 7")) { try admin.set(7, url: moved) }
+            try admin.set(2, url: moved)
+            try await cluster.first.save(["b"], in: notes)
+            // Its relay still knows the old address, where nothing answers.
+            while (try? cluster.second.zonePage(notes).names) != ["a", "b"] { await Task.yield() }
+            try await cluster.second.save(["c"], in: notes)
+            #expect(Set(try cluster.first.zonePage(notes).names) == ["a", "b", "c"])
+        }
+
+        @Test("an owner is a user from the creation of the default zone, on every shard")
+        func usersBegin() async throws {
+            let cluster = try ShardedCluster(3)
+            func count() throws -> Int {
+                try cluster.first.read { reader throws(RelayError) in try reader.userCount }
+            }
+            for (number, user) in [Self.alice, Self.bob, Self.carol].enumerated() {
+                try await cluster.makeZone(of: user, on: number + 1)
+                #expect(try count() == number)
+                _ = try cluster.move(user, to: (number + 1) % 3 + 1)
+                #expect(try count() == number)
+                let id = ZoneID(ZoneID.defaultName, owner: user)
+                _ = try await cluster.second.write(touching: user) { writer throws(RelayError) in
+                    try writer.makeZone(id, by: "phone")
+                }
+                #expect(try count() == number + 1)
+            }
+            for end in [1, 2, 3] {
+                for user in [Self.alice, Self.bob, Self.carol] { _ = try cluster.move(user, to: end) }
+                #expect(try count() == 3)
+            }
+        }
+
         @Test("users are counted wherever they are, by reads and by writes to the public database")
         func userCount() async throws {
             let cluster = try ShardedCluster(3)

@@ -33,11 +33,21 @@
             var users: Set<UserID> { state.withLock { $0 } }
         }
 
-        init(_ count: Int) throws {
+        /// `last` is a server for the last of the databases; the others are on the shared one.
+        init(
+            _ count: Int,
+            last: PostgresServer? = nil,
+            patience: Duration = PostgresShards.usualPatience
+        ) throws {
             let server = try PostgresServer.shared.get()
-            let urls = try (0..<count).map { _ in try server.makeDatabase() }
+            let urls = try (1...count).map { number in
+                try (number == count ? last ?? server : server).makeDatabase()
+            }
             func open() throws -> PostgresShards {
-                PostgresShards(control: PostgresDatabase(try PostgresAddress(urls[0]), cluster: "test"))
+                PostgresShards(
+                    control: PostgresDatabase(try PostgresAddress(urls[0]), cluster: "test"),
+                    patience: patience
+                )
             }
             let shards = try open()
             for (place, url) in urls.dropFirst().enumerated() {
@@ -54,7 +64,7 @@
 
         deinit { shards.close() }
 
-        private func name(_ number: Int) -> String {
+        func name(_ number: Int) -> String {
             urls[number - 1].split(separator: "?")[0].split(separator: "/").last.map(String.init) ?? ""
         }
 

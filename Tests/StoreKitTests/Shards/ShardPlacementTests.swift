@@ -54,9 +54,9 @@ import Testing
         let moves = ShardPlacement(loads).moves(of: owners(60, on: 1, 100) + owners(20, on: 3, 100), atMost: 1_000)
         var bytes: [Int: Int64] = [1: 6_000, 2: 0, 3: 2_000]
         for move in moves {
-            #expect(move.from == 1)
-            bytes[move.from, default: 0] -= move.bytes
-            bytes[move.to, default: 0] += move.bytes
+            #expect(move.owner.shard == 1)
+            bytes[1, default: 0] -= move.owner.bytes
+            bytes[move.to, default: 0] += move.owner.bytes
         }
         // 8,000 of 40,000 bytes are in use: a fifth of each shard, and a tenth of that more is tolerated.
         #expect(bytes[1] ?? 0 <= 2_200 && bytes[2] ?? 0 <= 2_200 && bytes[3] ?? 0 <= 4_400)
@@ -69,45 +69,150 @@ import Testing
         #expect(ShardPlacement(closed).moves(of: owners(1, on: 1, 10), atMost: 9).map(\.to) == [2])
     }
 
-    @Test("a day of new owners, growth and balancing leaves the shards about equally full") func aDay() {
-        var random = Draws()
-        var owners: [ShardPlacement.Owner] = []
-        let rooms: [Int: Int64] = [1: 40_000_000, 2: 40_000_000, 3: 80_000_000]
-        func loads() -> [ShardLoad] {
-            rooms.keys.sorted().map { number in
-                let own = owners.filter { $0.shard == number }
-                return ShardLoad(
-                    number: number,
-                    room: rooms[number],
-                    bytes: own.reduce(0) { $0 + $1.bytes },
-                    owners: Int64(own.count)
-                )
-            }
+    @Test(
+        "a day of growth, with shards that are down for hours: the shards become equally full, and nobody moves twice within hours",
+        arguments: 1...5 as ClosedRange<UInt64>
+    )
+    func aDay(seed: UInt64) throws {
+        var day = BalancedDay(seed: seed)
+        for _ in 0..<24 * 60 { try day.step(grows: true) }
+        // Owners who rest delay the end.
+        for _ in 0..<24 * 60 { try day.step(grows: false) }
+        #expect(day.plan().isEmpty && day.isIdle)
+        let fullness = day.fullness
+        let mean = fullness.reduce(0, +) / Double(fullness.count)
+        #expect(fullness.allSatisfy { $0 < mean * 1.15 }, "\(fullness)")
+        #expect(day.moves > 20 && day.moves < day.ownerCount / 2, "\(day.moves) of \(day.ownerCount)")
+    }
+}
+
+/// Four shards in virtual time: owners begin and grow, shards are down for hours, and one process balances.
+private struct BalancedDay {
+    private struct Shard {
+        var room: Int64
+        var bytes: Int64 = 0
+        var owners: Int64 = 0
+        /// The minutes in which it does not answer.
+        var down: Range<Int>
+    }
+
+    private struct Owner {
+        var shard: Int
+        var bytes: Int64 = 0
+        var arrived: Int?
+    }
+
+    struct MovedTwice: Error {
+        var owner: Int
+        var minutes: Int
+    }
+
+    private var state: UInt64
+    private var minute = 0
+    private var shards: [Shard]
+    private var owners: [Owner] = []
+    /// The moves to be done, the first one at the end.
+    private var waiting: [(owner: Int, from: Int, to: Int)] = []
+    private var running: (owner: Int, to: Int, end: Int)?
+    private(set) var moves = 0
+
+    init(seed: UInt64) {
+        state = seed
+        shards = [40, 40, 80, 40].map { Shard(room: $0 * 10_000_000, down: 0..<0) }
+        for number in 1..<4 {
+            let start = Int(draw(20 * 60))
+            shards[number].down = start..<(start + 30 + Int(draw(180)))
         }
-        var moved = 0
-        for hour in 0..<24 {
-            let placement = ShardPlacement(loads())
-            for _ in 0..<100 {
-                let shard = placement.shardForNewOwner(random: random.next())
-                owners.append(.init(UserID("_\(owners.count)"), on: shard, bytes: 0))
-            }
-            // A few owners write most: those of an hour are on one shard more often than on another.
-            for place in owners.indices { owners[place].bytes += Int64(random.next() % 1_000) }
-            for _ in 0..<20 {
-                let place = Int(random.next() % UInt64(owners.count))
-                owners[place].bytes += Int64(random.next() % 500_000)
-            }
-            guard hour % 6 == 5 else { continue }
-            for move in ShardPlacement(loads()).moves(of: owners, atMost: 200) {
-                guard let place = owners.firstIndex(where: { $0.user == move.user }) else { continue }
-                #expect(owners[place].shard == move.from)
-                owners[place].shard = move.to
-                moved += 1
-            }
-            let fullness = loads().map { Double($0.bytes) / Double($0.room ?? 1) }
-            let mean = fullness.reduce(0, +) / 3
-            #expect(fullness.allSatisfy { $0 < mean * 1.25 }, "\(fullness)")
+        // The cluster began with one database.
+        for _ in 0..<500 {
+            owners.append(Owner(shard: 0, bytes: Int64(draw(400_000))))
+            shards[0].bytes += owners.last?.bytes ?? 0
+            shards[0].owners += 1
         }
-        #expect(moved < owners.count / 2)
+    }
+
+    private mutating func draw(_ bound: UInt64) -> UInt64 {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return (state ^ state >> 32) % bound
+    }
+
+    var ownerCount: Int { owners.count }
+    var isIdle: Bool { running == nil && waiting.isEmpty }
+    var fullness: [Double] { shards.map { Double($0.bytes) / Double($0.room) } }
+
+    private func isUp(_ number: Int) -> Bool { !shards[number].down.contains(minute) }
+
+    private var placement: ShardPlacement {
+        ShardPlacement(
+            shards.enumerated().map { place, shard in
+                var load = ShardLoad(number: place + 1, room: shard.room, bytes: shard.bytes, owners: shard.owners)
+                load.isReachable = isUp(place)
+                return load
+            }
+        )
+    }
+
+    func plan() -> [(owner: Int, from: Int, to: Int)] {
+        let candidates = owners.enumerated().filter { isUp($0.element.shard) }.map { number, owner in
+            ShardPlacement.Owner(
+                UserID("\(number)"),
+                on: owner.shard + 1,
+                bytes: owner.bytes,
+                sinceMove: owner.arrived.map { .seconds((minute - $0) * 60) }
+            )
+        }
+        return placement.moves(of: candidates, atMost: 50).compactMap { move in
+            Int(move.owner.user.recordName).map { ($0, move.owner.shard - 1, move.to - 1) }
+        }
+    }
+
+    /// One minute.
+    mutating func step(grows: Bool) throws {
+        minute += 1
+        if grows { grow() }
+        if let move = running, move.end <= minute {
+            finish(move)
+            running = nil
+        }
+        // Every ten minutes, when the last plan has been carried out.
+        if isIdle, minute % 10 == 0 { waiting = plan().reversed() }
+        while running == nil, let next = waiting.popLast() {
+            let owner = owners[next.owner]
+            // The command ends with an error, and the next plan does without the shard.
+            guard isUp(next.from), isUp(next.to), owner.shard == next.from else { continue }
+            if let arrived = owner.arrived, minute - arrived < 6 * 60 {
+                throw MovedTwice(owner: next.owner, minutes: minute - arrived)
+            }
+            running = (next.owner, next.to, minute + 1 + Int(owner.bytes / 2_000_000))
+        }
+    }
+
+    private mutating func grow() {
+        for _ in 0..<2 {
+            let number = placement.shardForNewOwner(random: draw(.max)) - 1
+            owners.append(Owner(shard: number))
+            shards[number].owners += 1
+        }
+        // A few owners write most; those of a shard that is down cannot write.
+        for share in 0..<40 {
+            let place = Int(draw(UInt64(owners.count)))
+            let bytes = Int64(draw(share < 2 ? 400_000 : 8_000))
+            guard isUp(owners[place].shard) else { continue }
+            owners[place].bytes += bytes
+            shards[owners[place].shard].bytes += bytes
+        }
+    }
+
+    private mutating func finish(_ move: (owner: Int, to: Int, end: Int)) {
+        let from = owners[move.owner].shard
+        // Goes on when both answer again: it is run anew, and the next plan may be another one.
+        guard isUp(from), isUp(move.to) else { return }
+        for (number, sign) in [(from, Int64(-1)), (move.to, 1)] {
+            shards[number].bytes += sign * owners[move.owner].bytes
+            shards[number].owners += sign
+        }
+        owners[move.owner].shard = move.to
+        owners[move.owner].arrived = minute
+        moves += 1
     }
 }

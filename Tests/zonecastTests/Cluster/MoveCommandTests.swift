@@ -147,6 +147,100 @@
             _ = new.stop()
         }
 
+        /// The change tags and values of a zone's records, by their names.
+        private func records(of zone: String, on relay: RelayProcess) throws -> [String: [String]] {
+            struct Answer: Decodable {
+                struct Zone: Decodable { var records: [Record] }
+                struct Record: Decodable {
+                    struct Field: Decodable { var value: Int }
+                    var recordName: String
+                    var recordChangeTag: String?
+                    var fields: [String: Field]?
+                }
+                var zones: [Zone]
+            }
+            let body = #"{"zones":[{"zoneID":{"zoneName":"\#(zone)"},"resultsLimit":200}]}"#
+            let answer = try relay.connect().send("POST", Path.to("changes/zone"), body: body)
+            let page = try #require(try answer.json(Answer.self).zones.first)
+            return Dictionary(
+                page.records.map { ($0.recordName, [$0.recordChangeTag ?? "", "\($0.fields?["value"]?.value ?? -1)"]) }
+            ) { $1 }
+        }
+
+        @Test("a user moves between databases under writers of two relays, whatever step is killed")
+        func ownerMoves() throws {
+            let server = try PostgresServer.shared.get()
+            let urls = try (0..<2).map { _ in try server.makeDatabase() }
+            let names = urls.map { $0.split(separator: "?")[0].split(separator: "/").last.map(String.init) ?? "" }
+            let environment = ["ZONECAST_STORE": urls[0]]
+            let nodes = try ["n1", "n2"].map {
+                try RelayProcess(folder: path($0), ["--dev", "--node", $0], environment: environment)
+            }
+            func zonecast(_ arguments: [String]) throws -> Command {
+                try Command.run(arguments + ["--data", path("n1")], environment: environment)
+            }
+            let added = try zonecast(["cluster", "shard", "add", urls[1]])
+            #expect(added.status == 0, "\(added.errors)")
+            try Path.makeZones(zones, on: nodes[0])
+            /// Returns the user whose zones are in a database.
+            func owner(in database: String) throws -> String? {
+                let sql =
+                    "SELECT p.name FROM zone z JOIN person p ON p.id = z.owner WHERE z.name = 'one' AND NOT z.deleted"
+                let text = try server.execute(sql, in: database)
+                return text.isEmpty ? nil : text
+            }
+            let user = try #require(try owner(in: names[0]) ?? owner(in: names[1]))
+            var shard = try owner(in: names[0]) == nil ? 2 : 1
+            let ledger = Ledger()
+            var followers = zones.map { Follower(zone: $0) }
+            let writers = zip(nodes, zones).map { SteadyWriters(1, in: [$1], on: $0, ledger) }
+            var killed = 0
+            func move(killedAt step: Int?) throws {
+                let target = 3 - shard
+                let arguments = [
+                    "cluster", "move", user, "--container", Path.container, "--environment", "development", "--to",
+                    "\(target)",
+                ]
+                if let step {
+                    let attempt = try run(
+                        arguments + ["--data", path("n1"), "--store", urls[0]],
+                        killedAt: step
+                    )
+                    if attempt.status != 0 { killed += 1 }
+                }
+                // A relay may be completing the move: it does so once a minute.
+                var last = try zonecast(arguments)
+                for _ in 0..<5 where last.status != 0 { last = try zonecast(arguments) }
+                #expect(last.status == 0, "\(last.errors)")
+                #expect(try owner(in: names[target - 1]) == user && owner(in: names[shard - 1]) == nil)
+                shard = target
+            }
+            for step in 0..<6 {
+                #expect(ledger.waitForAcknowledgements(20, until: Date(timeIntervalSinceNow: 120)))
+                try move(killedAt: step)
+                for index in followers.indices { try followers[index].catchUp(on: nodes[index], pageSize: 50) }
+            }
+            #expect(killed >= 4, "\(killed) moves were killed")
+            #expect(ledger.waitForAcknowledgements(20, until: Date(timeIntervalSinceNow: 120)))
+            for writer in writers { writer.stop() }
+            for index in followers.indices {
+                try followers[index].catchUp(on: nodes[1 - index], pageSize: 50)
+                try followers[index].check(on: nodes[index], ledger, "after the moves")
+            }
+            // Nothing is written now, so all rows with their change tags are the same, and no token brings a change.
+            let before = try zones.map { try records(of: $0, on: nodes[0]) }
+            try move(killedAt: 2)
+            #expect(try zones.map { try records(of: $0, on: nodes[1]) } == before)
+            let values = followers.map(\.values)
+            for index in followers.indices {
+                try followers[index].catchUp(on: nodes[index], pageSize: 50)
+                #expect(followers[index].values == values[index])
+            }
+            let list = try zonecast(["cluster", "shard", "list"])
+            #expect(list.status == 0 && !list.output.contains("unfinished"), "\(list.output)")
+            for node in nodes { _ = node.stop() }
+        }
+
         @Test("a database that has data, and a folder that has none, are refused with a sentence") func refusals()
             throws
         {

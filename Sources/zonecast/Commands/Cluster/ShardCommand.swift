@@ -15,6 +15,14 @@ struct ShardCommand: ParsableCommand {
         subcommands: [List.self, Add.self, Edit.self]
     )
 
+    /// Throws if a text is not the address of a shard, or has a password.
+    fileprivate static func check(_ url: String, _ name: String) throws {
+        guard let address = StoreAddress(url) else { throw ValidationError("\(name) is \(StoreAddress.form).") }
+        if address.hasPassword {
+            throw ValidationError("Leave the password out: the shard has the one of the first database.")
+        }
+    }
+
     fileprivate struct Row: Encodable {
         var number: Int
         var place: String
@@ -91,12 +99,7 @@ struct ShardCommand: ParsableCommand {
         var room: ByteSize?
 
         func validate() throws {
-            guard let address = StoreAddress(url) else {
-                throw ValidationError("The argument is \(StoreAddress.form).")
-            }
-            if address.hasPassword {
-                throw ValidationError("Leave the password out: the shard has the one of the first database.")
-            }
+            try ShardCommand.check(url, "The argument")
         }
 
         func run() throws {
@@ -108,7 +111,11 @@ struct ShardCommand: ParsableCommand {
 
     struct Edit: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Say whether new users come to a shard, and how much room it has."
+            abstract: "Say whether new users come to a shard, how much room it has, and where it is.",
+            discussion: """
+                When the servers of a shard have moved, stop the old ones first, and name the new address with --url. Relays find it \
+                themselves when the old address no longer answers. An address that does not lead to this shard is refused.
+                """
         )
 
         @Argument(help: ArgumentHelp("The shard's number.", valueName: "shard"))
@@ -116,17 +123,25 @@ struct ShardCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
         @Option(help: ArgumentHelp("How many bytes its disk has for data, such as 500GB.", valueName: "size"))
         var room: ByteSize?
+        @Option(help: ArgumentHelp("Where the shard is now, like postgres://user@host/database."))
+        var url: String?
         @Flag(help: "New users come to it.") var open = false
         @Flag(help: "No new users come to it; cluster balance empties it.") var closed = false
 
         func validate() throws {
             if open, closed { throw ValidationError("--open and --closed exclude each other.") }
-            if !open, !closed, room == nil { throw ValidationError("Name what to change: --open, --closed or --room.") }
+            if !open, !closed, room == nil, url == nil {
+                throw ValidationError("Name what to change: --open, --closed, --room or --url.")
+            }
+            if let url { try ShardCommand.check(url, "--url") }
         }
 
         func run() throws {
             let shard = try options.withShards { shards in
-                try shards.set(number, takesOwners: open ? true : closed ? false : nil, room: room?.bytes)
+                if let url { try shards.set(number, url: url) }
+                if open || closed || room != nil {
+                    try shards.set(number, takesOwners: open ? true : closed ? false : nil, room: room?.bytes)
+                }
                 return try shards.all().first { $0.number == number }
             }
             guard let shard else { return }
