@@ -48,14 +48,26 @@
 
         package func begin() throws(RelayError) -> any AssetUpload {
             guard let objects else { return PostgresUpload(into: pool, home: home, holder: draw()) }
-            return ObjectUpload(try cache.begin(), home: home, cache: cache, objects: objects)
+            return try beginObject(objects)
+        }
+
+        private func beginObject(_ objects: StoredObjects) throws(RelayError) -> ObjectUpload {
+            ObjectUpload(try cache.begin(), home: home, cache: cache, objects: objects) { [pool, home, draw] in
+                PostgresUpload(into: pool, home: home, holder: draw())
+            }
         }
 
         package func resume(_ key: String, at size: Int64) throws(RelayError) -> (any AssetUpload)? {
             let (pool, home, holder) = (pool, home, draw())
-            return try attempt(.writing) { connection throws(PostgresError) in
+            let resumed = try attempt(.writing) { connection throws(PostgresError) in
                 try PostgresUpload(resuming: key, at: size, into: pool, home: home, holder: holder, connection)
             }
+            guard let objects, let resumed, let content = resumed.content else { return resumed }
+            // An object is stored as a whole.
+            let upload = try beginObject(objects)
+            try fetch(content, into: upload)
+            upload.keep(resumed)
+            return upload
         }
 
         package func receivedSize(of key: String) throws(RelayError) -> Int64 {

@@ -14,7 +14,7 @@
         /// The most bytes of one piece.
         private static let pieceSize = 1 << 20
         /// Where uploads that were interrupted or given up are noted, one after the other.
-        private static let background = DispatchQueue(label: "zonecast interrupted uploads", qos: .utility)
+        static let background = DispatchQueue(label: "zonecast interrupted uploads", qos: .utility)
 
         private let pool: PostgresPool
         private let home: Int64
@@ -23,7 +23,7 @@
         private let lock = NSLock()
         private var buffer: [UInt8] = []
         /// The number of the content, once it has rows.
-        private var content: Int64?
+        private(set) var content: Int64?
         private var pieces: Int64 = 0
         /// The bytes in rows.
         private var size: Int64 = 0

@@ -3,7 +3,9 @@
     import Foundation
     import Records
     import RelayCore
+    import RelaySystem
     import StoreKit
+    import Synchronization
 
     /// The contents of assets as objects of other storage, each under a number that is used once.
     ///
@@ -173,23 +175,67 @@
 
     /// An upload that arrives in the cache and is stored as an object at its end.
     ///
-    /// Only this relay can continue it.
-    // Unchecked: its parts are used by one thread at a time, as the protocol says.
+    /// If it is interrupted, what has arrived also becomes rows of the database, with which another relay continues.
+    // Unchecked: its parts are used by one thread at a time, as the protocol says, and `copy` is guarded by its lock.
     final class ObjectUpload: AssetUpload, @unchecked Sendable {
         private let upload: any AssetUpload
         private let home: Int64
         private let cache: AssetCache
         private let objects: StoredObjects
+        private let beginCopy: @Sendable () -> PostgresUpload
+        /// The rows; they go with this object, unless another relay has taken them over.
+        private let copy = Mutex<PostgresUpload?>(nil)
+        private var size: Int64 = 0
 
-        init(_ upload: any AssetUpload, home: Int64, cache: AssetCache, objects: StoredObjects) {
+        init(
+            _ upload: any AssetUpload,
+            home: Int64,
+            cache: AssetCache,
+            objects: StoredObjects,
+            beginCopy: @escaping @Sendable () -> PostgresUpload
+        ) {
             self.upload = upload
             self.home = home
             self.cache = cache
             self.objects = objects
+            self.beginCopy = beginCopy
         }
 
         func rest() { upload.rest() }
-        func take(_ piece: [UInt8]) throws(RelayError) { try upload.take(piece) }
+
+        /// Copies in the background, since the caller's thread may be one that must not wait.
+        func rest(keepingAs key: String) {
+            upload.rest()
+            guard let path = (upload as? any FileUpload)?.path else { return }
+            // The client may continue here meanwhile, so that the file grows.
+            let size = size
+            PostgresUpload.background.async { [self] in
+                // Without the rows the client begins again at another relay.
+                guard let rows = try? copied(from: path, size) else { return }
+                rows.rest(keepingAs: key)
+                keep(rows)
+            }
+        }
+
+        /// Keeps the rows with what has arrived until the upload ends.
+        func keep(_ rows: PostgresUpload) { copy.withLock { $0 = rows } }
+
+        private func copied(from path: String, _ size: Int64) throws -> PostgresUpload? {
+            guard let file = FileHandle(forReadingAtPath: path) else { return nil }
+            defer { try? file.close() }
+            let rows = beginCopy()
+            var rest = size
+            while rest > 0, let piece = try file.read(upToCount: Int(min(rest, 1 << 20))), !piece.isEmpty {
+                try rows.take(Array(piece))
+                rest -= Int64(piece.count)
+            }
+            return rest == 0 ? rows : nil
+        }
+
+        func take(_ piece: [UInt8]) throws(RelayError) {
+            try upload.take(piece)
+            size += Int64(piece.count)
+        }
 
         func finish() throws(RelayError) -> (hash: AssetHash, size: Int64) {
             let (hash, size) = try upload.finish()

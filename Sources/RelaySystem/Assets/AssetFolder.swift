@@ -198,8 +198,13 @@ extension AssetHash {
     }
 }
 
+/// An upload whose bytes so far are a file.
+package protocol FileUpload: AssetUpload {
+    var path: String { get }
+}
+
 /// A file that is being written, with the hash so far.
-private final class FileIntake: AssetUpload {
+private final class FileIntake: FileUpload {
     /// `nil` while the file is closed between two pieces.
     private var descriptor: Int32?
     let path: String

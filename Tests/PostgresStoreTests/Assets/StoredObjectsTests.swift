@@ -71,8 +71,12 @@
         }
 
         private static func store(_ text: String, in assets: PostgresAssets) throws -> AssetHash {
+            try store(Array(text.utf8), in: assets)
+        }
+
+        private static func store(_ content: [UInt8], in assets: PostgresAssets) throws -> AssetHash {
             let upload = try assets.begin()
-            try upload.take(Array(text.utf8))
+            try upload.take(content)
             return try upload.finish().hash
         }
 
@@ -100,6 +104,43 @@
                 try connection.query("SELECT count(*) FROM asset_chunk").first?.int(0)
             }
             #expect(pieces == 0)
+        }
+
+        private func count(_ table: String) throws -> Int64? {
+            try database.pool.use(.brief) { connection throws(PostgresError) in
+                try connection.query("SELECT count(*) FROM \(table)").first?.int(0)
+            }
+        }
+
+        @Test("an upload that is interrupted at one relay continues at another, and leaves no rows") func interrupted()
+            async throws
+        {
+            let (first, second) = (assets("a"), assets("b"))
+            let content = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
+            let expected = try Self.store(content, in: assets("c"))
+            try database.pool.use(.writing) { connection throws(PostgresError) in
+                _ = try connection.query("DELETE FROM asset")
+            }
+            var begun: (any AssetUpload)? = try first.begin()
+            try begun?.take(Array(content[..<2_500_000]))
+            begun?.rest(keepingAs: "key")
+            while try first.receivedSize(of: "key") != 2_500_000 { await Task.yield() }
+            #expect(try second.resume("other", at: 2_500_000) == nil)
+            #expect(try second.resume("key", at: 7) == nil)
+            var resumed = try second.resume("key", at: 2_500_000)
+            try resumed?.take(Array(content[2_500_000..<2_700_000]))
+            // Back to the first relay, which takes what the second one has.
+            resumed?.rest(keepingAs: "key")
+            while try first.receivedSize(of: "key") != 2_700_000 { await Task.yield() }
+            begun = try first.resume("key", at: 2_700_000)
+            resumed = nil
+            try begun?.take(Array(content[2_700_000...]))
+            let end = try #require(try begun?.finish())
+            #expect(end.hash == expected && end.size == 3_000_000)
+            begun = nil
+            let file = try #require(try second.file(of: expected))
+            #expect(FileManager.default.contents(atPath: file.path) == Data(content))
+            while try count("asset_upload") != 0 || count("asset_chunk") != 0 { await Task.yield() }
         }
 
         @Test("content that is uploaded while it is removed as unused stays") func race() throws {
