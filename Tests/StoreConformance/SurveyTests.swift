@@ -48,10 +48,15 @@ import Wire
         {
             try survey { try $0.zones(with: words, before: change, limit: limit) }
         }
-        let first = try names("", limit: 2)
-        #expect(first.map(\.id.zoneName) == ["Notes", "C"] && first.map(\.records) == [2, 0])
-        #expect(first[0].modified == Timestamp(milliseconds: 1) && first[0].sharing == .nothing)
-        #expect(try names("", before: first[1].lastChange, limit: 2).map(\.id.zoneName) == ["B", "A"])
+        // The numbers of owners on different databases cannot be compared.
+        let own = try names("").filter { $0.id.owner == .alice }
+        #expect(own.map(\.id.zoneName) == ["Notes", "C", "B", "A"] && own.map(\.records) == [2, 0, 0, 0])
+        #expect(own[0].modified == Timestamp(milliseconds: 1) && own[0].sharing == .nothing)
+        if !TestStore.current.spreadsOwners {
+            let first = try names("", limit: 2)
+            #expect(first.map(\.id.zoneName) == ["Notes", "C"])
+            #expect(try names("", before: first[1].lastChange, limit: 2).map(\.id.zoneName) == ["B", "A"])
+        }
         #expect(try names("PLAN").map(\.id) == [ZoneID("Plans", owner: .bob)])
         #expect(try names(UserID.bob.recordName).map(\.id.zoneName) == ["Plans"])
         #expect(try names("%").isEmpty)
@@ -78,10 +83,13 @@ import Wire
         try await store.put([Draft("root")])
         try await store.share("root", with: [.joined(.bob)])
         try await store.share(with: [.joined(.carol), .joined(.alice, .readWrite)], in: ZoneID("Plans", owner: .bob))
-        let shares = try survey { try $0.shares(limit: 9, id: nil) }
+        let newest = try survey { try $0.shares(limit: 9, id: nil) }
+        // The shares of owners on different databases have no order in time.
+        let shares =
+            TestStore.current.spreadsOwners ? newest.sorted { $0.zone.zoneName > $1.zone.zoneName } : newest
         #expect(shares.map(\.zone.zoneName) == ["Plans", "Notes"] && shares.map(\.isZoneWide) == [true, false])
         #expect(shares[0].participants.map(\.user) == [.carol, .alice] && shares[1].recordName == "share of root")
-        #expect(try survey { try $0.shares(limit: 1, id: nil) }.map(\.id) == [shares[0].id])
+        #expect(try survey { try $0.shares(limit: 1, id: nil) }.map(\.id) == [newest[0].id])
         #expect(try survey { try $0.shares(limit: 9, id: shares[1].id) }.map(\.zone) == [.notes])
         #expect(try survey { try $0.shares(limit: 9, id: .max) }.isEmpty)
     }

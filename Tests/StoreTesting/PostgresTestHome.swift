@@ -56,7 +56,19 @@
             let committed = base.events.committed
             base.events.committed = { [place] home, commit in withExtendedLifetime(place) { committed(home, commit) } }
             let cache = AssetCache(folder: "\(place.folder)/assets", draw: base.draw)
-            return PostgresStores(place.open(), base, cache: cache, scheduler: options.scheduler)
+            let database = place.open()
+            return PostgresStores(
+                database,
+                base,
+                cache: cache,
+                scheduler: options.scheduler,
+                shards: Self.shards(database)
+            )
+        }
+
+        /// On a busy machine a shard may take long without standing still.
+        private static func shards(_ database: PostgresDatabase) -> PostgresShards {
+            PostgresShards(control: database, patience: .seconds(60))
         }
 
         func renewEpochs(of stores: any ServedStores) throws { try (stores as? PostgresStores)?.database.renewEpochs() }
@@ -68,7 +80,7 @@
             guard let container = ContainerID("iCloud.org.example.one") else { preconditionFailure("a good name") }
             let home = ContainerEnvironment(container, .development)
             guard place.others.isEmpty else {
-                return try PostgresShards(control: place.open()).store(
+                return try Self.shards(place.open()).store(
                     of: home,
                     base,
                     idempotencyRecordLimit: options.idempotencyRecordLimit,

@@ -316,7 +316,7 @@
         }
 
         private func takeResult() throws(PostgresError) -> PostgresRows {
-            guard let result = try nextResult(ContinuousClock.now + answerLimit) else {
+            guard let result = try nextResult() else {
                 throw giveUp("an answer is missing")
             }
             return PostgresRows(result)
@@ -325,7 +325,7 @@
         /// Returns to pipeline mode; the result is the failure if the server refused to copy.
         private func endCopy(after rows: PostgresRows) throws(PostgresError) -> PostgresError {
             let failure = Self.failure(in: rows.result)
-            while let next = try nextResult(ContinuousClock.now + answerLimit) { PQclear(next) }
+            while let next = try nextResult() { PQclear(next) }
             guard PQenterPipelineMode(pointer) == 1 else { throw lost() }
             return failure
         }
@@ -391,14 +391,15 @@
         }
 
         private func flush() throws(PostgresError) {
-            let deadline = ContinuousClock.now + answerLimit
+            var deadline = ContinuousClock.now + answerLimit
             while true {
                 switch PQflush(pointer) {
                 case 0: return
                 case 1:
                     // The server may stop reading until its answers are read.
-                    try wait(for: POLLIN | POLLOUT, until: deadline)
+                    guard try wait(for: POLLIN | POLLOUT, until: deadline) else { continue }
                     guard PQconsumeInput(pointer) == 1 else { throw lost() }
+                    deadline = ContinuousClock.now + answerLimit
                 default: throw lost()
                 }
             }
@@ -407,25 +408,26 @@
         /// How long a thread waits before it looks whether the connection was cut.
         private static let mostWait: Int64 = 250
 
-        private func wait(for events: Int32, until deadline: ContinuousClock.Instant) throws(PostgresError) {
+        /// Returns whether there is something to read or room to write; call it again otherwise.
+        private func wait(for events: Int32, until deadline: ContinuousClock.Instant) throws(PostgresError) -> Bool {
             guard !isCut.load(ordering: .relaxed) else { throw giveUp("another server is the primary") }
             var place = pollfd(fd: PQsocket(pointer), events: Int16(events), revents: 0)
             let rest = (deadline - ContinuousClock.now).wholeMilliseconds
             guard rest > 0 else { throw giveUp("no answer within \(answerLimit)") }
             let count = poll(&place, 1, Int32(min(rest, Self.mostWait)))
             if count < 0, errno != EINTR { throw lost() }
+            return count > 0
         }
 
         // MARK: Receiving
 
         /// Reads the answers up to the end of the pipeline.
         private func receive(_ sent: [Sent]) throws(PostgresError) -> (rows: [PostgresRows], warning: String?) {
-            let deadline = ContinuousClock.now + answerLimit
             var rows: [PostgresRows] = []
             var failure: PostgresError?
             for each in sent {
                 warnings.latest = nil
-                guard let result = try nextResult(deadline) else { throw giveUp("an answer is missing") }
+                guard let result = try nextResult() else { throw giveUp("an answer is missing") }
                 let answer = PostgresRows(result)
                 switch PQresultStatus(result) {
                 case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY:
@@ -437,20 +439,23 @@
                 default: failure = failure ?? Self.failure(in: result)
                 }
                 // Each answer ends with an empty one.
-                guard try nextResult(deadline) == nil else { throw giveUp("an answer has two results") }
+                guard try nextResult() == nil else { throw giveUp("an answer has two results") }
             }
             let warning = warnings.latest
-            guard let end = try nextResult(deadline) else { throw giveUp("the end of the answers is missing") }
+            guard let end = try nextResult() else { throw giveUp("the end of the answers is missing") }
             defer { PQclear(end) }
             guard PQresultStatus(end) == PGRES_PIPELINE_SYNC else { throw giveUp("the end of the answers is missing") }
             if let failure { throw failure }
             return (rows, warning)
         }
 
-        private func nextResult(_ deadline: ContinuousClock.Instant) throws(PostgresError) -> OpaquePointer? {
+        /// Waits for a result; a long one may take as long as it likes, unless nothing of it comes for a while.
+        private func nextResult() throws(PostgresError) -> OpaquePointer? {
+            var deadline = ContinuousClock.now + answerLimit
             while PQisBusy(pointer) == 1 {
-                try wait(for: POLLIN, until: deadline)
+                guard try wait(for: POLLIN, until: deadline) else { continue }
                 guard PQconsumeInput(pointer) == 1 else { throw lost() }
+                deadline = ContinuousClock.now + answerLimit
             }
             return PQgetResult(pointer)
         }
