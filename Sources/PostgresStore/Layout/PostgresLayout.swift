@@ -39,6 +39,17 @@
         /// How many change numbers a new timeline leaves unused: far more than one second's writes take.
         private static let leap: Int64 = 1 << 24
 
+        /// How many shards there may be, and by how much the change numbers of each grow once there is a second one: each has
+        /// the numbers with its own remainder, so that no two owners of a cluster ever have the same number.
+        static let shardsInNumbers: Int64 = 64
+
+        /// The number after `n`, in SQL, that is this shard's.
+        static let ownNumber =
+            "n - mod(n, \(shardsInNumbers)) + \(shardsInNumbers) + (SELECT shard FROM zonecast_layout)"
+
+        /// The greatest number so far, in SQL; `$1` is another one that is in use.
+        static let lastNumber = "greatest((SELECT last_value FROM change), $1::bigint)"
+
         /// Makes sure that the database has the tables of this version and belongs to this cluster.
         ///
         /// - Returns: the server; with another one, new epochs have begun.
@@ -177,8 +188,8 @@
             Self.addNewEpochs(to: &epochs)
             epochs.add(
                 """
-                SELECT setval('change', greatest((SELECT last_value FROM change), \
-                (SELECT coalesce(max(last_change), 0) FROM owner)) + $1)
+                SELECT setval('change', \(Self.ownNumber)) FROM (SELECT greatest((SELECT last_value FROM change), \
+                (SELECT coalesce(max(last_change), 0) FROM owner)) + $1 AS n) g
                 """,
                 .int(Self.leap)
             )

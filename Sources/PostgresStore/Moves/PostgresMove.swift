@@ -17,8 +17,10 @@
         private let cluster: PostgresCluster
         private let draw: @Sendable () -> UInt64
         private let connection: PostgresConnection
-        /// The connection whose transaction refuses writes.
-        private var holder: PostgresConnection?
+        /// The connections whose transactions refuse writes, that of shard 1 first.
+        private var holders: [PostgresConnection] = []
+        /// Connections to the other databases over which the owners are spread.
+        private var others: [(number: Int, address: PostgresAddress, connection: PostgresConnection)] = []
         private var homes: [ContainerEnvironment: HomeRow] = [:]
 
         /// Connects, and makes sure that nothing else moves and no relay runs on the database.
@@ -152,26 +154,67 @@
             }
         }
 
-        /// The number of databases over which the owners are spread.
-        package var shards: Int64 {
-            get throws(PostgresError) {
-                max(1, try connection.query("SELECT max(number) FROM shard").first?.int(0) ?? 1)
+        package func relaySource() -> any MoveSource { PostgresMoveSource(relayOn: connection) }
+
+        /// Connects to all databases over which the owners are spread.
+        ///
+        /// - Throws: `MoveFailure` if the move of an owner from one to another has not ended. None begins before this object
+        ///   goes.
+        package func openShards() throws {
+            guard try connection.query("SELECT 1 FROM owner_move LIMIT 1").isEmpty else {
+                throw MoveFailure(
+                    .refused,
+                    "The move of a user has begun and not ended. Complete it first: zonecast cluster shard list"
+                )
+            }
+            var timeouts = PostgresConnection.Timeouts()
+            (timeouts.statement, timeouts.answer) = (.zero, .seconds(24 * 3_600))
+            for shard in try cluster.shards.refresh() where shard.number != 1 {
+                // The pool checks that it is the right database.
+                try shard.database.pool.use(.brief) { _ throws(PostgresError) in }
+                let address = shard.database.pool.address
+                others.append((shard.number, address, try PostgresConnection(to: address, timeouts: timeouts)))
             }
         }
 
-        package func relaySource() -> any MoveSource { PostgresMoveSource(relayOn: connection) }
-
         package func source(of home: ContainerEnvironment) throws(PostgresError) -> any MoveSource {
             guard let row = try HomeRow.find(home, connection) else { throw .missing("the container") }
-            return PostgresMoveSource(row, .home, on: connection)
+            let control = PostgresMoveSource(row, .home, on: connection)
+            guard !others.isEmpty else { return control }
+            var parts = [ShardedMoveSource.Part(shard: 1, source: control, publicOwner: row.publicOwner)]
+            let epoch = try connection.query("SELECT epoch FROM home WHERE id = $1", .int(row.number)).first
+            for other in others {
+                // Owners of the container may begin there meanwhile.
+                let row = try HomeRow.ensure(home, epoch: epoch?.unsigned(0), draw: draw, other.connection)
+                let source = PostgresMoveSource(row, .home, on: other.connection)
+                parts.append(.init(shard: Int64(other.number), source: source, publicOwner: row.publicOwner))
+            }
+            return ShardedMoveSource(parts)
         }
 
         /// Makes all writes wait, until `markMoved`, or until this object goes.
         package func refuseWrites() throws(PostgresError) {
-            let holder = try PostgresConnection(to: cluster.address)
+            holders = [try refuseWrites(on: cluster.address, isControl: true)]
+            for other in others { holders.append(try refuseWrites(on: other.address, isControl: false)) }
+            guard try cluster.shards.refresh().count == others.count + 1 else {
+                throw PostgresError(.busy, "A shard was added meanwhile. Run the export again.")
+            }
+        }
+
+        private func refuseWrites(
+            on address: PostgresAddress,
+            isControl: Bool
+        ) throws(PostgresError) -> PostgresConnection {
+            let holder = try PostgresConnection(to: address)
             var locks = PostgresPipeline()
             locks.add("SET LOCAL lock_timeout = '30s'")
             locks.add("SET LOCAL idle_in_transaction_session_timeout = 0")
+            guard isControl else {
+                locks.add("LOCK TABLE home IN SHARE ROW EXCLUSIVE MODE")
+                _ = try holder.begin(locks)
+                try Self.lockSchemas(holder)
+                return holder
+            }
             // Those who sign in, and operators, wait too.
             locks.add(
                 """
@@ -181,16 +224,26 @@
                 """
             )
             _ = try holder.begin(locks)
+            try Self.lockSchemas(holder)
+            return holder
+        }
+
+        private static func lockSchemas(_ holder: PostgresConnection) throws(PostgresError) {
             for row in try holder.query("SELECT id FROM home ORDER BY id") {
                 let home = HomeRow(number: row.int(0), publicOwner: 0, publicZone: 0)
                 try holder.query("SELECT pg_advisory_xact_lock($1)", .int(home.schemaLock))
             }
-            self.holder = holder
         }
 
         /// Marks the data as moved for good; the writes that wait are refused then.
         package func markMoved(_ sentence: String) throws(PostgresError) {
-            guard let holder else { throw .missing("the lock of writes") }
+            guard let holder = holders.first else { throw .missing("the lock of writes") }
+            // First: once shard 1 says it, no write must come through anywhere.
+            for other in holders.dropFirst() {
+                var mark = PostgresPipeline()
+                mark.add("UPDATE home SET moved = true")
+                try other.commit(mark)
+            }
             var end = PostgresPipeline()
             end.add("UPDATE home SET moved = true")
             end.add(
@@ -201,7 +254,7 @@
                 .bytes(Array(sentence.utf8))
             )
             try holder.commit(end)
-            self.holder = nil
+            holders = []
         }
 
         // MARK: Assets

@@ -386,7 +386,7 @@
         private func continueNumbers(after last: UInt64) throws(PostgresError) {
             guard !PostgresFault.moveWithoutNumbers.isPlanted else { return }
             try connection.query(
-                "SELECT setval('change', greatest((SELECT last_value FROM change), $1))",
+                "SELECT setval('change', \(PostgresLayout.ownNumber)) FROM (SELECT \(PostgresLayout.lastNumber) AS n) g",
                 .unsigned(last)
             )
         }

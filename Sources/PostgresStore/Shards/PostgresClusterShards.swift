@@ -76,8 +76,17 @@
                 let same = try connection.query("SELECT number FROM shard WHERE url = $1", .text(url)).first
                 let number = same?.int(0) ?? known + 1
                 let cluster = try PostgresLayout.cluster(of: connection)
+                guard number < PostgresLayout.shardsInNumbers else {
+                    throw PostgresError(.failed, "There are \(known) shards, and no numbers for more.")
+                }
                 // An empty database gets its tables; one that an interrupted command has prepared is accepted.
-                try PostgresLayout(cluster: cluster, shard: Int(number)).prepare(PostgresConnection(to: address))
+                let added = try PostgresConnection(to: address)
+                try PostgresLayout(cluster: cluster, shard: Int(number)).prepare(added)
+                // Those that shard 1 has given without a remainder are in use.
+                let last = try Self.step(connection, after: 0)
+                _ = try added.begin(PostgresPipeline())
+                try Self.step(added, after: last)
+                try added.commit(PostgresPipeline())
                 var insertion = PostgresPipeline()
                 insertion.add("INSERT INTO shard (number) VALUES (1) ON CONFLICT DO NOTHING")
                 insertion.add(
@@ -93,6 +102,28 @@
                 try shards.readLoads()
                 return shards.state(of: try shards.shard(Int(number)))
             }
+        }
+
+        /// Lets a shard give numbers with its own remainder, greater than its own ones and `last`; returns its last one.
+        @discardableResult
+        private static func step(_ connection: PostgresConnection, after last: Int64) throws(PostgresError) -> Int64 {
+            var reading = PostgresPipeline()
+            // No write takes a number meanwhile.
+            reading.add("LOCK TABLE owner IN EXCLUSIVE MODE")
+            reading.add(
+                """
+                SELECT \(PostgresLayout.ownNumber), s.seqincrement FROM (SELECT \(PostgresLayout.lastNumber) AS n) g, pg_sequence s
+                WHERE s.seqrelid = 'change'::regclass
+                """,
+                .int(last)
+            )
+            guard let row = try connection.run(reading).last?.first else { throw .missing("the change numbers") }
+            if row.int(1) != PostgresLayout.shardsInNumbers {
+                try connection.query(
+                    "ALTER SEQUENCE change INCREMENT BY \(PostgresLayout.shardsInNumbers) RESTART WITH \(row.int(0))"
+                )
+            }
+            return row.int(0)
         }
 
         package func set(_ number: Int, takesOwners: Bool?, room: Int64?) throws(DirectoryError) {

@@ -106,6 +106,55 @@
             #expect(try again.news(since: latest).lines.filter { $0.contains("end") }.count == 2)
         }
 
+        @Test("owners of several databases come into one folder, and devices go on with their tokens")
+        func severalDatabases() async throws {
+            let cluster = try ShardedCluster(3)
+            for (user, shard) in [(MoveWorld.alice, 2), (MoveWorld.bob, 3), (MoveWorld.carol, 1)] {
+                try await cluster.makeZone("Start", of: user, on: shard)
+            }
+            let old = MoveWorld(store: cluster.first)
+            try await old.fill()
+            // Their numbers are those of their former shard.
+            _ = try cluster.move(MoveWorld.bob, to: 2)
+            try await cluster.first.save(["dear diary"], in: MoveWorld.diary, key: "own")
+            let (first, known) = try old.news()
+            let database = try PostgresMove(
+                PostgresCluster(PostgresAddress(cluster.urls[0]), folder: nil, creates: false),
+                hasRelays: true,
+                draw: { UInt64.random(in: 1 ... .max) }
+            )
+            try database.openShards()
+            #expect(throws: MoveFailure.self) { try cluster.move(MoveWorld.carol, to: 3) }
+            let move = StoreMove(
+                MovedTable.ofHome,
+                from: try database.source(of: .forTests),
+                to: try SQLiteMoveSink(.forTests, in: "\(folder.path)/back")
+            )
+            try move.copy()
+            try await old.change()
+            try move.catchUp(comparing: .all)
+            try await old.put([MoveWorld.Draft("last"), .deleted("note 9")])
+            try await old.put([.deleted("public 7")], in: MoveWorld.common)
+            try await old.put([MoveWorld.Draft("dear")], in: MoveWorld.diary, by: MoveWorld.bob)
+            try database.refuseWrites()
+            try move.catchUp(comparing: .changes)
+            try move.finish()
+            try move.catchUp(comparing: .all)
+            let new = MoveWorld(store: try sqlite("back"))
+            let changed = try old.news(since: known)
+            #expect(!changed.lines.isEmpty && changed.lines.count < first.count)
+            #expect(try new.news(since: known).lines.sorted() == changed.lines.sorted())
+            #expect(try new.news().lines.sorted() == old.news().lines.sorted())
+            #expect(try new.rest() == old.rest())
+            let latest = try old.news().tokens
+            let outcome = try await new.store.write(touching: MoveWorld.bob) { writer throws(RelayError) in
+                try writer.idempotencyRecord("own", by: MoveWorld.bob)
+            }
+            #expect(outcome?.fingerprint == 7)
+            try await new.put([MoveWorld.Draft("end")])
+            #expect(try new.news(since: latest).lines.filter { $0.contains("end") }.count == 2)
+        }
+
         @Test("an import that ends at any step, and begins again, comes to the same") func interruption() async throws {
             struct Interruption: Error {}
             let old = MoveWorld(store: try sqlite())

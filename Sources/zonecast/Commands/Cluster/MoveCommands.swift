@@ -151,7 +151,7 @@ extension ClusterCommand {
         static let configuration = CommandConfiguration(
             abstract: "Move the data of a database into a new folder; relays may run on the database meanwhile.",
             discussion: """
-                The way back from zonecast cluster import. At the end writes to the database wait for some seconds, the last changes are \
+                The way back from zonecast cluster import; the users of all shards come into one folder. At the end writes to the database wait for some seconds, the last changes are \
                 copied and compared, and the database is marked: its relays refuse all requests for data from then on. Stop them, and \
                 start one relay on the folder. Devices keep their tokens and sessions.
 

@@ -124,12 +124,7 @@
             guard try !database.isBegun else {
                 throw CommandFailure(.conflict, "An import into \(address) has not ended. Run it again first.")
             }
-            guard try database.shards == 1 else {
-                throw CommandFailure(
-                    .conflict,
-                    "The users of \(address) are spread over several databases, which cannot be exported at once. Move all to the first one: zonecast cluster move"
-                )
-            }
+            try database.openShards()
             try FileManager.default.createDirectory(
                 atPath: folder,
                 withIntermediateDirectories: true,
