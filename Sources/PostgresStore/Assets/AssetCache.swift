@@ -78,10 +78,10 @@
             }
         }
 
-        /// Starts an upload whose content becomes a file of the cache.
-        func begin() throws(RelayError) -> any AssetUpload {
+        /// Starts an upload whose content becomes a file of the cache; returns it with the path of its bytes so far.
+        func begin() throws(RelayError) -> (upload: any AssetUpload, path: String) {
             try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-            return try folder.begin()
+            return try folder.beginReadable()
         }
 
         /// Returns the file of an asset if it is here.

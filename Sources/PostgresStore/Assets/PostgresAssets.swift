@@ -52,7 +52,7 @@
         }
 
         private func beginObject(_ objects: StoredObjects) throws(RelayError) -> ObjectUpload {
-            ObjectUpload(try cache.begin(), home: home, cache: cache, objects: objects) { [pool, home, draw] in
+            try ObjectUpload(into: cache, home: home, objects: objects) { [pool, home, draw] in
                 PostgresUpload(into: pool, home: home, holder: draw())
             }
         }

@@ -3,7 +3,6 @@
     import Foundation
     import Records
     import RelayCore
-    import RelaySystem
     import StoreKit
     import Synchronization
 
@@ -179,6 +178,8 @@
     // Unchecked: its parts are used by one thread at a time, as the protocol says, and `copy` is guarded by its lock.
     final class ObjectUpload: AssetUpload, @unchecked Sendable {
         private let upload: any AssetUpload
+        /// The file of what has arrived.
+        private let path: String
         private let home: Int64
         private let cache: AssetCache
         private let objects: StoredObjects
@@ -188,13 +189,12 @@
         private var size: Int64 = 0
 
         init(
-            _ upload: any AssetUpload,
+            into cache: AssetCache,
             home: Int64,
-            cache: AssetCache,
             objects: StoredObjects,
             beginCopy: @escaping @Sendable () -> PostgresUpload
-        ) {
-            self.upload = upload
+        ) throws(RelayError) {
+            (upload, path) = try cache.begin()
             self.home = home
             self.cache = cache
             self.objects = objects
@@ -206,12 +206,11 @@
         /// Copies in the background, since the caller's thread may be one that must not wait.
         func rest(keepingAs key: String) {
             upload.rest()
-            guard let path = (upload as? any FileUpload)?.path else { return }
             // The client may continue here meanwhile, so that the file grows.
             let size = size
             PostgresUpload.background.async { [self] in
                 // Without the rows the client begins again at another relay.
-                guard let rows = try? copied(from: path, size) else { return }
+                guard let rows = try? copied(size) else { return }
                 rows.rest(keepingAs: key)
                 keep(rows)
             }
@@ -220,7 +219,7 @@
         /// Keeps the rows with what has arrived until the upload ends.
         func keep(_ rows: PostgresUpload) { copy.withLock { $0 = rows } }
 
-        private func copied(from path: String, _ size: Int64) throws -> PostgresUpload? {
+        private func copied(_ size: Int64) throws -> PostgresUpload? {
             guard let file = FileHandle(forReadingAtPath: path) else { return nil }
             defer { try? file.close() }
             let rows = beginCopy()

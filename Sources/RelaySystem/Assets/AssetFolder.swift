@@ -198,13 +198,8 @@ extension AssetHash {
     }
 }
 
-/// An upload whose bytes so far are a file.
-package protocol FileUpload: AssetUpload {
-    var path: String { get }
-}
-
 /// A file that is being written, with the hash so far.
-private final class FileIntake: FileUpload {
+private final class FileIntake: AssetUpload {
     /// `nil` while the file is closed between two pieces.
     private var descriptor: Int32?
     let path: String
