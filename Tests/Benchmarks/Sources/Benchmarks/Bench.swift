@@ -33,8 +33,39 @@ struct Bench {
         return relay
     }
 
+    /// Starts nodes on one new database; `nil`, with a skipped row, if PostgreSQL is not installed or the relay was
+    /// built without it.
+    mutating func startCluster(of count: Int, for row: String) throws -> [Relay]? {
+        guard let postgres = try startPostgres(for: row) else { return nil }
+        let database = try postgres.makeDatabase()
+        let first: Relay
+        do {
+            first = try Relay(program: options.relay, folder: folder, database: database)
+        } catch let error as LoadError where "\(error)".contains("built without PostgreSQL") {
+            report.skip(row, because: "The relay was built without PostgreSQL: ZONECAST_POSTGRES=1 builds it with.")
+            return nil
+        }
+        var nodes = [first]
+        for node in 1..<max(1, count) {
+            nodes.append(
+                try Relay(
+                    node: node + 1,
+                    beside: first,
+                    program: options.relay,
+                    folder: folder,
+                    database: database
+                )
+            )
+        }
+        running += nodes
+        return nodes
+    }
+
     /// Ends the servers that a row has started.
-    mutating func endRow() { running = [] }
+    mutating func endRow() {
+        // In reverse order: nodes need their database until they have ended.
+        while running.popLast() != nil {}
+    }
 
     /// Starts PostgreSQL; `nil`, with a skipped row, if it is not installed.
     mutating func startPostgres(for row: String) throws -> Postgres? {

@@ -124,9 +124,14 @@ struct ClosedLoop {
     private var next: Int
 
     init(_ requests: [NumberedRequest], to endpoint: Endpoint, numberingFrom first: Int = 1) throws {
+        try self.init(requests.map { ($0, endpoint) }, numberingFrom: first)
+    }
+
+    /// Each client sends its request to a server of its own.
+    init(_ requests: [(request: NumberedRequest, endpoint: Endpoint)], numberingFrom first: Int) throws {
         poller = try Poller()
         next = first
-        for (key, request) in requests.enumerated() {
+        for (key, (request, endpoint)) in requests.enumerated() {
             let connection = try HTTPConnection(to: endpoint, blocks: false)
             try poller.add(connection.socket.descriptor, key: key)
             clients.append(Client(connection: connection, request: request))

@@ -24,6 +24,9 @@ enum Main {
         ("notice-latency", NoticeRows.latency),
         ("notice-idle", ConnectionRows.oneAmongMany),
         ("idle", ConnectionRows.idle),
+        ("cluster-nodes", ClusterRows.nodes),
+        ("cluster-notice", ClusterRows.noticeAcross),
+        ("cluster-sockets", ClusterRows.sockets),
     ]
 
     static func main() {

@@ -1,7 +1,7 @@
 import Foundation
 import Sockets
 
-/// A relay for one row, on a new folder, with a container, an API token and a signed-in user.
+/// A relay for one row, with a container, an API token and a signed-in user, on a new folder or in a new database.
 ///
 /// The configuration raises the rate limits, since one address plays a thousand users; everything else has its default.
 final class Relay {
@@ -25,28 +25,79 @@ final class Relay {
         }
     }
 
-    init(program: String, folder: URL) throws {
+    convenience init(program: String, folder: URL) throws {
         let data = folder.appendingPathComponent("relay-\(UUID().uuidString)").path
+        let (apiToken, user) = try Self.makeAccount(program, in: ["--data", data])
+        try self.init(program, ["--data", data], apiToken, user, folder)
+    }
+
+    /// The first node of a cluster on an empty database.
+    convenience init(program: String, folder: URL, database: String) throws {
+        let (apiToken, user) = try Self.makeAccount(program, in: ["--store", database])
+        try self.init(program, Self.place(ofNode: 1, folder, database), apiToken, user, folder)
+    }
+
+    /// A further node of the cluster of `first`.
+    convenience init(node: Int, beside first: Relay, program: String, folder: URL, database: String) throws {
+        try self.init(program, Self.place(ofNode: node, folder, database), first.apiToken, first.user, folder)
+    }
+
+    private static func place(ofNode node: Int, _ folder: URL, _ database: String) -> [String] {
+        let cache = folder.appendingPathComponent("node-\(UUID().uuidString)").path
+        return ["--store", database, "--node", "node\(node)", "--data", cache]
+    }
+
+    private init(_ program: String, _ place: [String], _ apiToken: String, _ user: Login, _ folder: URL) throws {
+        (self.apiToken, self.user) = (apiToken, user)
         let configuration = folder.appendingPathComponent("relay.yaml")
         try Self.configuration.write(to: configuration, atomically: true, encoding: .utf8)
-        let scope = ["--container", Self.container, "--environment", "development", "--data", data, "--json"]
-        try Shell.run(program, ["container", "create", Self.container, "--data", data])
-        apiToken = try Self.member("apiToken", of: Shell.run(program, ["token", "create"] + scope))
-        let email = "bench@example.com"
-        try Shell.run(
+        process = try ServerProcess(
             program,
-            ["user", "create", email, "--password-stdin", "--data", data, "--json"],
-            input: "correct horse\n"
+            ["serve", "--listen", "127.0.0.1:0", "--dev", "--config", configuration.path] + place,
+            errors: folder.appendingPathComponent("relay-\(UUID().uuidString).log")
         )
-        let session = try Shell.run(program, ["user", "sign-in", email] + scope)
-        user = Login(webToken: try Self.member("ckWebAuthToken", of: session))
-        let serve = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--dev", "--config", configuration.path]
-        process = try ServerProcess(program, serve, errors: folder.appendingPathComponent("relay.log"))
         guard let port = process.readyLine.split(separator: ":").last.flatMap({ UInt16($0) }) else {
             throw LoadError.missing("`zonecast serve` printed ready without an address: \(process.readyLine)")
         }
         endpoint = Endpoint(port: port)
         meter = ProcessMeter(process.identifier)
+    }
+
+    /// Creates the container, an API token, and an account that is signed in.
+    private static func makeAccount(_ program: String, in place: [String]) throws -> (apiToken: String, user: Login) {
+        let scope = ["--container", container, "--environment", "development", "--json"] + place
+        try Shell.run(program, ["container", "create", container] + place)
+        let apiToken = try member("apiToken", of: Shell.run(program, ["token", "create"] + scope))
+        let email = "bench@example.com"
+        try Shell.run(
+            program,
+            ["user", "create", email, "--password-stdin", "--json"] + place,
+            input: "correct horse\n"
+        )
+        let session = try Shell.run(program, ["user", "sign-in", email] + scope)
+        return (apiToken, Login(webToken: try member("ckWebAuthToken", of: session)))
+    }
+
+    /// Lets the relay use only this share of one core.
+    ///
+    /// Returns `false` if the system has no CPU control group of version 1 that this process may change.
+    func limitCPU(to share: Double) -> Bool {
+        let group = URL(fileURLWithPath: "/sys/fs/cgroup/cpu/zonecast-bench-\(process.identifier)")
+        let period = 20_000
+        do {
+            try FileManager.default.createDirectory(at: group, withIntermediateDirectories: true)
+            for (file, value) in [
+                ("cpu.cfs_period_us", period), ("cpu.cfs_quota_us", Int(Double(period) * share)),
+                ("cgroup.procs", Int(process.identifier)),
+            ] {
+                let handle = try FileHandle(forWritingTo: group.appendingPathComponent(file))
+                try handle.write(contentsOf: Data("\(value)".utf8))
+                try handle.close()
+            }
+            return true
+        } catch {
+            return false
+        }
     }
 
     deinit { process.stop() }

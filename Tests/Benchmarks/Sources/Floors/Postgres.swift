@@ -26,6 +26,13 @@ package final class Postgres {
         server?.waitUntilExit()
     }
 
+    /// Creates an empty database and returns its address.
+    package func makeDatabase() throws -> String {
+        let name = "bench\(UInt32.random(in: 0 ... .max))"
+        try run("psql", login + ["-c", "CREATE DATABASE \(name)"])
+        return "postgres://postgres@/\(name)?host=\(folder.path)"
+    }
+
     /// How to install PostgreSQL.
     package static let installation = "PostgreSQL is not installed (Debian: apt install postgresql)"
 
