@@ -32,7 +32,14 @@
             let address = try PostgresAddress(url)
             let owners = (0..<lanes * ownersAtOnce).map { UserID("_owner\($0)") }
             let store = try await makeStore(address, owners)
-            let bare = try await bareWrites(address)
+            for lanes in [1, 2] {
+                let each = ownersAtOnce / lanes
+                let few = try await bareWrites(address, lanes: lanes, ownersAtOnce: each)
+                print("\(ownersAtOnce) owners, \(each) a transaction, the same statements: \(few) records/s")
+            }
+            let storedFew = try await storeWrites(store, Array(owners.prefix(ownersAtOnce)), writers: 1)
+            print("\(ownersAtOnce) owners, the store: \(storedFew) records/s")
+            let bare = try await bareWrites(address, lanes: lanes, ownersAtOnce: ownersAtOnce)
             let stored = try await storeWrites(store, owners, writers: 1)
             print("\(owners.count) owners, \(ownersAtOnce) a transaction, the same statements: \(bare) records/s")
             print("\(owners.count) owners, the store: \(stored) records/s, \(ratio(stored, bare)) of that")
@@ -113,7 +120,9 @@
 
         /// The statements of a commit of the store: the locks, numbers and look-ups, and then the rows.
         static func bareWrites(
-            _ address: PostgresAddress
+            _ address: PostgresAddress,
+            lanes: Int,
+            ownersAtOnce: Int
         ) async throws -> Int {
             let run = UUID().uuidString
             let all = try places(PostgresConnection(to: address))

@@ -60,8 +60,9 @@
 
         /// How many commits run at once, and the most owners in one of them.
         ///
-        /// More lanes hardly write more: the server flushes the commits of all of them together.
-        private static let lanes = CommitLanes(count: 6, ownersAtOnce: 64)
+        /// Two commits keep a server busy that two cores share with its client; further ones are for servers with more
+        /// cores and for commits that wait for locks of another node.
+        private static let lanes = CommitLanes(count: 6, eager: 2, ownersAtOnce: 256)
 
         /// Opens the store, creating it if necessary.
         ///

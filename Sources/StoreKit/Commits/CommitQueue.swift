@@ -16,7 +16,8 @@ package typealias CommitScheduler = @Sendable (@escaping @Sendable () -> Void) -
 ///   the caller's thread commits it. With several lanes it does not, since a commit may then wait for another's locks.
 /// - A commit ends early if its writes turn out to be large. The rest goes into the next commit, after the writes of
 ///   users that have written less.
-/// - Commits run at once if there are several lanes, but never two with writes of one owner; see `WaitingWrites`.
+/// - Commits run at once if there are several lanes, but never two with writes of one owner; see `WaitingWrites`. All
+///   but the first lanes wait until there are writes for a large commit, or until those that run take unusually long.
 ///
 /// The queue has no limit of its own: each entry is a request that waits for its response, and the number of those is
 /// limited by the number of connections.
@@ -26,6 +27,8 @@ package final class CommitQueue: @unchecked Sendable {
     private var waiting: WaitingWrites
     private var isAbandoned = false
     private var isGathering = false
+    /// Whether a lane waits for more writes, or for the end of the commits that run.
+    private var isHolding = false
     private var isClosed = false
     /// The threads that have not ended.
     private var threads: Set<ObjectIdentifier> = []
@@ -58,6 +61,8 @@ package final class CommitQueue: @unchecked Sendable {
     private static let commitsWithoutGatheringLimit = 32
     /// The longest commit that runs on the caller's thread, which serves no other request meanwhile.
     private static let callerThreadLimit = Duration.milliseconds(1)
+    /// How long a lane holds writes back at least, if those commits do not end that run.
+    private static let shortestHolding = Duration.milliseconds(5)
 
     /// Starts a thread for each lane.
     ///
@@ -121,7 +126,9 @@ package final class CommitQueue: @unchecked Sendable {
             commitTime < Self.callerThreadLimit
         else {
             waiting.append(write)
-            if waiting.hasFreeLane, !isGathering { condition.signal() }
+            if waiting.hasFreeLane, !isGathering, !isHolding || waiting.running < waiting.lanes.eager {
+                condition.signal()
+            }
             condition.unlock()
             return true
         }
@@ -221,7 +228,8 @@ package final class CommitQueue: @unchecked Sendable {
         condition.lock()
         defer { condition.unlock() }
         while true {
-            if waiting.hasReady, !isGathering {
+            if waiting.hasReady, !isGathering, !isHolding || !waiting.areTooFew || isClosed {
+                if waiting.areTooFew, !isClosed, !hold() { continue }
                 if latestBatch >= Self.gatheringThreshold, !isClosed { gather() }
                 guard let batch = waiting.take(atMost: Self.batchLimit) else { continue }
                 // For another lane.
@@ -244,6 +252,25 @@ package final class CommitQueue: @unchecked Sendable {
         waiting.end(owners, leaving: remainder)
         if isAbandoned { waiting.removeAll() }
         if !waiting.isEmpty || isClosed || hasIdleWork { condition.broadcast() }
+    }
+
+    /// Waits until there are enough writes for one more commit, or one of those that run has ended.
+    ///
+    /// Releases the lock meanwhile.
+    ///
+    /// - Returns: `true` if neither happens for longer than commits take, so that the writes should wait no more.
+    private func hold() -> Bool {
+        isHolding = true
+        defer { isHolding = false }
+        let (start, limit) = (ContinuousClock.now, max(commitTime * 2, Self.shortestHolding))
+        while waiting.hasReady, waiting.areTooFew, !isClosed {
+            guard ContinuousClock.now - start < limit else { return true }
+            condition.unlock()
+            // As in `gather`, with a monotonic clock.
+            usleep(1_000)
+            condition.lock()
+        }
+        return false
     }
 
     /// Waits for writes until as many have come as the latest commit had, or the time is over.

@@ -7,11 +7,19 @@ import RelayCore
 package struct CommitLanes: Sendable {
     /// The number of commits that run at once.
     package var count: Int
+    /// The number of those that start as soon as there is a write for them.
+    ///
+    /// The others wait for half of `ownersAtOnce` writes: a few large commits cost less than many small ones.
+    package var eager: Int
     /// The number of owners in one commit; bounds how long its locks are held.
     package var ownersAtOnce: Int
 
-    package init(count: Int, ownersAtOnce: Int = 64) {
-        (self.count, self.ownersAtOnce) = (count, ownersAtOnce)
+    /// - Parameters:
+    ///   - count: how many commits run at once.
+    ///   - eager: how many of them start with any write; all if `nil`.
+    ///   - ownersAtOnce: the most owners in one.
+    package init(count: Int, eager: Int? = nil, ownersAtOnce: Int = 64) {
+        (self.count, self.eager, self.ownersAtOnce) = (count, eager ?? count, ownersAtOnce)
     }
 
     /// One commit at a time, for any number of owners.
@@ -62,6 +70,14 @@ struct WaitingWrites {
         guard hasFreeLane else { return false }
         guard lanes.count > 1, running > 0 else { return !writes.isEmpty }
         return writes.prefix { $0.owner != nil }.contains { $0.owner.map { !owners.contains($0) } ?? false }
+    }
+
+    /// Whether the writes that could run now are too few for one more commit beside those that run.
+    var areTooFew: Bool {
+        guard running >= lanes.eager else { return false }
+        let enough = lanes.ownersAtOnce / 2
+        return writes.count < enough
+            || writes.count(where: { $0.owner.map { !owners.contains($0) } ?? true }) < enough
     }
 
     mutating func append(_ write: any StoreWrite) { writes.append(write) }

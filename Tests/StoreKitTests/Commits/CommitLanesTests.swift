@@ -218,12 +218,15 @@ import Testing
     }
 
     /// Two owners' commits run on two threads at once, and closing waits for both.
-    @Test func lanesHaveThreadsOfTheirOwn() {
+    ///
+    /// A lane that would wait for more writes starts too, since the commit that runs does not end.
+    @Test(arguments: [CommitLanes(count: 2), CommitLanes(count: 2, eager: 1, ownersAtOnce: 64)])
+    func lanesHaveThreadsOfTheirOwn(_ lanes: CommitLanes) {
         let (isSecondIn, started) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         let ended = Mutex<[String]>([])
         let queue = CommitQueue(
             name: "test",
-            lanes: CommitLanes(count: 2),
+            lanes: lanes,
             commit: { batch in
                 let name = batch.compactMap { ($0 as? TestWrite)?.name }.joined()
                 if name == "a" {
