@@ -79,7 +79,8 @@ package final class NodeNoticeBus: NoticeBus {
         switch message {
         case .recordsChanged, .recordMatched, .nodesChanged, .sweeping: break
         case .zonesChanged(let changes, _): share(.zonesChanged(changes, traces: []))
-        case .subscriptionsChanged, .schemaChanged, .credentialsRevoked, .presence, .present: share(message)
+        case .subscriptionsChanged, .schemaChanged, .credentialsRevoked, .presence, .present, .pushDevicesChanged:
+            share(message)
         }
     }
 

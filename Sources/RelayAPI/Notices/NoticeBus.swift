@@ -21,6 +21,8 @@ package enum NoticeMessage: Sendable {
     case presence(of: String, at: NoticeAddress, as: NoticeConnectionID, isConnected: Bool, on: NodeID?)
     /// All devices with a push registration that are connected to one node.
     case present([PresentDevice], on: NodeID)
+    /// The push registrations of a user have changed; the other nodes read them from the directory.
+    case pushDevicesChanged(at: NoticeAddress)
     /// The nodes that are alive have changed. Only for this relay.
     case nodesChanged(Set<NodeID>)
     /// A sweep begins: receivers in this relay may read the directory or the store. Other nodes learn from its number

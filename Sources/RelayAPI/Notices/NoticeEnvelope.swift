@@ -54,6 +54,9 @@ extension NoticeEnvelope {
                 json.member("present", node.name)
                 json.key("devices")
                 json.array(devices) { json, device in json.device(device) }
+            case .pushDevicesChanged(let address):
+                json.home(address.store)
+                json.member("registered", address.user.recordName)
             case .sweeping: json.member("sweeps", true)
             case .recordMatched, .schemaChanged, .recordsChanged, .nodesChanged, nil: break
             }
@@ -92,6 +95,9 @@ extension NoticeEnvelope {
             return .credentialsRevoked([], generation: UInt64(bitPattern: try generation.int64()))
         }
         if json.hasMember("sweeps") { return .sweeping }
+        if let user = json["registered"] {
+            return .pushDevicesChanged(at: NoticeAddress(store: try json.home(), user: UserID(try user.string())))
+        }
         if let sender = json["joined"] ?? json["left"] {
             let node = try sender.string()
             let device = try json.required("device").device()

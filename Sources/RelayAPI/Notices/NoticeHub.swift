@@ -70,7 +70,7 @@ package final class NoticeHub: NoticeReceiver {
         case .subscriptionsChanged(let changes, _, let home): apply(changes, in: home)
         case .credentialsRevoked(let credentials, _): revoke(credentials)
         case .recordMatched(let matches): _ = publish(matches)
-        case .recordsChanged, .schemaChanged, .presence, .present, .nodesChanged, .sweeping: break
+        case .recordsChanged, .schemaChanged, .presence, .present, .pushDevicesChanged, .nodesChanged, .sweeping: break
         }
     }
 

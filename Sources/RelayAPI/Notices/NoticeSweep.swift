@@ -114,7 +114,9 @@ package final class NoticeSweep: Sendable {
             state.withLock { _ = $0.homes[home, default: Home()].versions.subscriptionsChanged(to: version) }
         case .schemaChanged(let schema, let home):
             state.withLock { $0.homes[home, default: Home()].versions.schema = schema.version }
-        case .recordsChanged, .recordMatched, .credentialsRevoked, .presence, .present, .nodesChanged, .sweeping: break
+        case .recordsChanged, .recordMatched, .credentialsRevoked, .presence, .present, .pushDevicesChanged,
+            .nodesChanged, .sweeping:
+            break
         }
     }
 
@@ -140,7 +142,7 @@ package final class NoticeSweep: Sendable {
                 return message
             }
         case .recordsChanged, .nodesChanged, .sweeping: return nil
-        case .recordMatched, .credentialsRevoked, .presence, .present: return message
+        case .recordMatched, .credentialsRevoked, .presence, .present, .pushDevicesChanged: return message
         }
     }
 

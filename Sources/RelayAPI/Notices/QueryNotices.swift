@@ -66,7 +66,9 @@ package final class QueryNotices: NoticeReceiver {
             if !matchNothing(records, in: home) { add(.records(records, home, since: uptime?())) }
         case .subscriptionsChanged(let changes, _, let home): add(.subscriptions(changes, home))
         case .schemaChanged(let schema, let home): add(.schema(schema, home))
-        case .zonesChanged, .recordMatched, .credentialsRevoked, .presence, .present, .nodesChanged, .sweeping: break
+        case .zonesChanged, .recordMatched, .credentialsRevoked, .presence, .present, .pushDevicesChanged,
+            .nodesChanged, .sweeping:
+            break
         }
     }
 

@@ -39,7 +39,7 @@ package final class RelayAdmission: NoticeAdmission, NoticeReceiver {
         case .credentialsRevoked(_, let generation): relay.authenticator.generationChanged(to: generation)
         case .nodesChanged(let live): relay.divideLimits(among: live.count)
         case .zonesChanged, .recordsChanged, .recordMatched, .subscriptionsChanged, .schemaChanged, .presence, .present,
-            .sweeping:
+            .pushDevicesChanged, .sweeping:
             break
         }
     }

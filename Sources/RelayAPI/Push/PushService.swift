@@ -18,6 +18,7 @@ final class PushService: NoticeReceiver {
     let workerNumber: Int
     private let connected = ConnectedDevices()
     private let owner: PushOwner
+    private let tasks: (any TaskExecutor)?
     private let stores: any StoreCatalog
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -33,6 +34,7 @@ final class PushService: NoticeReceiver {
     ) {
         register = service.register
         gateway = service.gateway
+        tasks = service.tasks
         self.hub = hub
         self.stores = stores
         self.authenticator = authenticator
@@ -77,6 +79,9 @@ final class PushService: NoticeReceiver {
         case .nodesChanged(let live):
             owner.nodesChanged(to: live)
             connected.removeAll { $0.map { !live.contains($0) } ?? false }
+        case .pushDevicesChanged(let address):
+            // The caller's thread must not wait for the directory.
+            Task(executorPreference: tasks ?? stores.executor) { [weak self] in self?.readAgain(address) }
         case .sweeping: sweep()
         case .zonesChanged, .recordsChanged, .recordMatched, .subscriptionsChanged, .schemaChanged, .credentialsRevoked:
             break
@@ -90,6 +95,14 @@ final class PushService: NoticeReceiver {
         for device in worker.devices where !kept.contains(device.id) { forget(device.id) }
         for device in devices where !worker.knows(device.id) { try? listen(device) }
         hub.bus.share(.present(connected.devices(among: devices, on: node), on: node))
+    }
+
+    /// Reads the registrations of a user that another node has changed.
+    private func readAgain(_ address: NoticeAddress) {
+        guard let devices = try? register.pushDevices(of: address.user, in: address.store) else { return }
+        let kept = Set(devices.map(\.id))
+        for device in worker.devices(at: address) where !kept.contains(device.id) { forget(device.id) }
+        for device in devices where !worker.knows(device.id) { try? listen(device) }
     }
 
     /// The relay's public key for browsers; `nil` without Web Push.
@@ -159,6 +172,8 @@ final class PushService: NoticeReceiver {
         }
         for id in try register.addPushDevice(device, limit: Self.limitPerUser) { forget(id) }
         try listen(device)
+        // Another node may have to send the pushes.
+        hub.bus.share(.pushDevicesChanged(at: device.address))
         return device
     }
 
@@ -175,6 +190,7 @@ final class PushService: NoticeReceiver {
         guard !ended.isEmpty else { return }
         try register.removePushDevices(ended.sorted())
         for id in ended { forget(id) }
+        hub.bus.share(.pushDevicesChanged(at: NoticeAddress(store: home, user: user)))
     }
 
     private func forget(_ id: String) {

@@ -143,6 +143,10 @@ final class PushWorker: NoticeWorker {
         }
     }
 
+    func devices(at address: NoticeAddress) -> [PushDevice] {
+        state.withLock { state in (state.byAddress[address] ?? []).compactMap { state.registrations[$0]?.device } }
+    }
+
     func devices(in home: ContainerEnvironment) -> [PushDevice] {
         state.withLock { $0.registrations.values.map(\.device).filter { $0.home == home } }
     }

@@ -18,7 +18,7 @@ import Testing
                 case .subscriptionsChanged(let changes, _, _): "subscriptions \(changes.map(\.id))"
                 case .schemaChanged(let schema, _): "schema \(schema.version)"
                 case .credentialsRevoked: "revoked"
-                case .recordMatched, .present, .nodesChanged, .sweeping: "\(message)"
+                case .recordMatched, .present, .pushDevicesChanged, .nodesChanged, .sweeping: "\(message)"
                 case .presence(let device, _, _, let isConnected, _): "\(device) \(isConnected)"
                 }
             received.withLock { $0.append(text) }

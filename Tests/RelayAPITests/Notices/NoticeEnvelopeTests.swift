@@ -76,6 +76,9 @@ import Testing
             }
         }
         let devices = [PresentDevice(deviceID: "d", address: address, connection: connection)]
+        guard case .pushDevicesChanged(address) = try copy(of: .pushDevicesChanged(at: address)) else {
+            throw Mismatch()
+        }
         guard case .present(devices, NodeID("n")) = try copy(of: .present(devices, on: NodeID("n"))) else {
             throw Mismatch()
         }

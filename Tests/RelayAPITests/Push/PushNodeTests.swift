@@ -4,19 +4,33 @@ import RelayAPI
 import RelayCore
 import RelaySystem
 import StoreTesting
+import Synchronization
+import TestSupport
 import Testing
 import Wire
 
 /// Push registrations of devices whose requests go to one node and then to another one, before it has swept.
 @Suite struct PushNodeTests {
-    private struct Channel: NoticeChannel {
-        func send(_ envelope: NoticeEnvelope) {}
+    /// Keeps the messages of a node.
+    private final class Channel: NoticeChannel {
+        private let held = Mutex<[NoticeEnvelope]>([])
+
+        func send(_ envelope: NoticeEnvelope) { held.withLock { $0.append(envelope) } }
+
+        func take() -> [NoticeEnvelope] {
+            held.withLock { held in
+                defer { held = [] }
+                return held
+            }
+        }
     }
 
     private struct Node: RelayCalling {
         let relay: Relay
         let container: String
         let hub: NoticeHub
+        let bus: NodeNoticeBus
+        let channel: Channel
     }
 
     private let directory: any AccountDirectory
@@ -29,7 +43,8 @@ import Wire
         self.directory = directory
         self.base = base
         nodes = ["a", "b"].map { name in
-            let bus = NodeNoticeBus(node: NodeID(name), run: 1, channel: Channel())
+            let channel = Channel()
+            let bus = NodeNoticeBus(node: NodeID(name), run: 1, channel: channel)
             let hub = NoticeHub(relayName: name, bus: bus, noticeID: { "n" })
             let relay = Relay(
                 authenticator: base.relay.authenticator,
@@ -39,7 +54,7 @@ import Wire
                 time: .system,
                 random: .system
             )
-            return Node(relay: relay, container: base.container, hub: hub)
+            return Node(relay: relay, container: base.container, hub: hub, bus: bus, channel: channel)
         }
     }
 
@@ -61,5 +76,21 @@ import Wire
         #expect(try await ask(0, "unregister", from: "phone") == 200)
         #expect(try directory.pushDevices().isEmpty)
         #expect(try await ask(0, "unregister", from: "phone") == 200, "it has none")
+    }
+
+    /// Without a sweep, which would notice some seconds later.
+    @Test func aNodeLearnsOfRegistrationsAtAnotherNodeAtOnce() async throws {
+        func deliver() { for envelope in nodes[0].channel.take() { nodes[1].bus.receive(envelope) } }
+        for device in ["phone", "tablet"] {
+            #expect(try await ask(0, "register", PushWorld.apns, from: device) == 200)
+        }
+        #expect(nodes[1].relay.pushDeviceCount == 0)
+        deliver()
+        try await eventually("the other node to know both devices") { nodes[1].relay.pushDeviceCount == 2 }
+        #expect(try await ask(0, "register", PushWorld.apns, from: "phone") == 200)
+        deliver()
+        #expect(try await ask(0, "unregister", from: "tablet") == 200)
+        deliver()
+        try await eventually("the other node to know that one has left") { nodes[1].relay.pushDeviceCount == 1 }
     }
 }
