@@ -191,9 +191,14 @@
             }
             let user = try #require(try owner(in: names[0]) ?? owner(in: names[1]))
             var shard = try owner(in: names[0]) == nil ? 2 : 1
-            let ledger = Ledger()
+            // One for each writer, since both use the same names of records.
+            let ledgers = zones.map { _ in Ledger() }
             var followers = zones.map { Follower(zone: $0) }
-            let writers = zip(nodes, zones).map { SteadyWriters(1, in: [$1], on: $0, ledger) }
+            let writers = zones.indices.map { SteadyWriters(1, in: [zones[$0]], on: nodes[$0], ledgers[$0]) }
+            func waitForWriters() {
+                let end = Date(timeIntervalSinceNow: 120)
+                for ledger in ledgers { #expect(ledger.waitForAcknowledgements(10, until: end)) }
+            }
             var killed = 0
             func move(killedAt step: Int?) throws {
                 let target = 3 - shard
@@ -216,16 +221,16 @@
                 shard = target
             }
             for step in 0..<6 {
-                #expect(ledger.waitForAcknowledgements(20, until: Date(timeIntervalSinceNow: 120)))
+                waitForWriters()
                 try move(killedAt: step)
                 for index in followers.indices { try followers[index].catchUp(on: nodes[index], pageSize: 50) }
             }
             #expect(killed >= 4, "\(killed) moves were killed")
-            #expect(ledger.waitForAcknowledgements(20, until: Date(timeIntervalSinceNow: 120)))
+            waitForWriters()
             for writer in writers { writer.stop() }
             for index in followers.indices {
                 try followers[index].catchUp(on: nodes[1 - index], pageSize: 50)
-                try followers[index].check(on: nodes[index], ledger, "after the moves")
+                try followers[index].check(on: nodes[index], ledgers[index], "after the moves")
             }
             // Nothing is written now, so all rows with their change tags are the same, and no token brings a change.
             let before = try zones.map { try records(of: $0, on: nodes[0]) }
