@@ -185,7 +185,7 @@ struct AssetStorageTests {
                 try second.delete(name)
                 try server.execute("UPDATE asset SET touched_at = now() - interval '9 days'", in: database)
                 let run = try Command.run(
-                    ["storage", "asset", "clean", "--container", Path.container, "--data", "\(folder.path)/a"],
+                    ["asset", "clean", "--container", Path.container, "--data", "\(folder.path)/a"],
                     environment: environment
                 )
                 #expect(run.status == 0 && run.output.contains("1 unused asset"), "\(run.output) \(run.errors)")
