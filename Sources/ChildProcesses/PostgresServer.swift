@@ -117,13 +117,15 @@ package final class PostgresServer: Sendable {
         kill $reader 2> /dev/null
         """
 
-    /// In memory, if there is enough: a test run has some ten thousand files in hundreds of databases, which take minutes to
-    /// remove from a busy disk.
-    private static let temporaryFolder: String = {
+    /// Where the files of a server go that need not survive: in memory, if there is enough.
+    ///
+    /// A test run has some ten thousand files in hundreds of databases, which take minutes to remove from a busy disk.
+    private static let folderWithoutSync: String = {
         let memory = "/dev/shm"
         let space = try? FileManager.default.attributesOfFileSystem(forPath: memory)[.systemFreeSize] as? Int64
-        return (space ?? 0) >= 8 << 30 ? memory : URL(fileURLWithPath: NSTemporaryDirectory()).path
+        return (space ?? 0) >= 8 << 30 ? memory : folderWithSync
     }()
+    private static let folderWithSync = URL(fileURLWithPath: NSTemporaryDirectory()).path
 
     /// Starts a server in a temporary folder, reached through a socket there.
     ///
@@ -144,7 +146,9 @@ package final class PostgresServer: Sendable {
     }
 
     private convenience init(source: String?, _ settings: [String]) throws {
-        let folder = Self.temporaryFolder + "/zpg-" + UUID().uuidString.prefix(8).lowercased()
+        let isSynced = !settings.contains("fsync=off")
+        let parent = isSynced ? Self.folderWithSync : Self.folderWithoutSync
+        let folder = parent + "/zpg-" + UUID().uuidString.prefix(8).lowercased()
         let own = [
             "unix_socket_directories=\(folder)", "listen_addresses=", "max_connections=1000", "full_page_writes=off",
             "autovacuum=off",
