@@ -78,11 +78,13 @@ final class Relay {
         return (apiToken, Login(webToken: try member("ckWebAuthToken", of: session)))
     }
 
+    private var cpuGroup: URL { URL(fileURLWithPath: "/sys/fs/cgroup/cpu/zonecast-bench-\(process.identifier)") }
+
     /// Lets the relay use only this share of one core.
     ///
     /// Returns `false` if the system has no CPU control group of version 1 that this process may change.
     func limitCPU(to share: Double) -> Bool {
-        let group = URL(fileURLWithPath: "/sys/fs/cgroup/cpu/zonecast-bench-\(process.identifier)")
+        let group = cpuGroup
         let period = 20_000
         do {
             try FileManager.default.createDirectory(at: group, withIntermediateDirectories: true)
@@ -100,7 +102,11 @@ final class Relay {
         }
     }
 
-    deinit { process.stop() }
+    deinit {
+        process.stop()
+        // The group exists only if `limitCPU` made it, and can go once its process has ended.
+        rmdir(cpuGroup.path)
+    }
 
     /// Returns a call, by default to the private database and by the account's user.
     func call(
