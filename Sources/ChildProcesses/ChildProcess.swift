@@ -15,7 +15,8 @@ package final class ChildProcess: Sendable {
         var status: Int32?
     }
 
-    /// The configuration, set before the process runs by the code that created it.
+    // Unsafe, here and below: the code that creates the object sets the configuration, and only `run` reads it.
+    /// The program; set before `run`, like the rest of the configuration.
     package nonisolated(unsafe) var executableURL: URL?
     package nonisolated(unsafe) var arguments: [String] = []
     package nonisolated(unsafe) var environment: [String: String]?

@@ -44,7 +44,7 @@
 
         /// Returns the file of an asset if it is here, and otherwise its content, which `fetch` then brings.
         ///
-        /// All who need the same asset at once read what one fetch brings. It goes on when nobody waits for it.
+        /// Callers that need the same asset at the same time read from one fetch, which continues when no caller waits for it.
         func content(of hash: AssetHash, size: Int64, fetch: @escaping Fetch) throws(RelayError) -> AssetContent {
             lock.lock()
             defer { lock.unlock() }

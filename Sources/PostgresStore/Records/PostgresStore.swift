@@ -60,8 +60,8 @@
 
         /// How many commits run at once, and the most owners in one of them.
         ///
-        /// Two commits keep a server busy that two cores share with its client; further ones are for servers with more
-        /// cores and for commits that wait for locks of another node.
+        /// Two commits at once use all of a server that has two cores and shares them with the relay. Further ones are for
+        /// servers with more cores, and for the time while commits wait for locks of another node.
         private static let lanes = CommitLanes(count: 6, eager: 2, ownersAtOnce: 256)
 
         /// Opens the store, creating it if necessary.

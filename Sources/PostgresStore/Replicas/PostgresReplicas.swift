@@ -114,7 +114,7 @@
 
         // MARK: Choice
 
-        /// Returns a replica that is new enough, each in its turn; `nil` if there is none.
+        /// Returns one of the replicas that are new enough, in rotation; `nil` if there is none.
         func next() -> Replica? {
             start()
             let usable = replicas.filter { $0.isUsable(bound) }

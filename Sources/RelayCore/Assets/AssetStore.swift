@@ -78,8 +78,8 @@ package enum AssetContent: Sendable {
 
 /// The content of an asset that is being fetched from another machine.
 ///
-/// The last byte is available only when the whole content matches the asset's hash, so that nobody takes other content for
-/// the asset. Safe to call from any thread.
+/// The last byte is available only when the whole content matches the asset's hash, so that no client accepts content that
+/// is not the asset's. Safe to call from any thread.
 package protocol ArrivingAsset: AnyObject, Sendable {
     var size: Int64 { get }
     /// Returns bytes that have arrived, at most `most` of them; empty if there are none at this offset. Must not block.

@@ -61,7 +61,7 @@ package final class CommitQueue: @unchecked Sendable {
     private static let commitsWithoutGatheringLimit = 32
     /// The longest commit that runs on the caller's thread, which serves no other request meanwhile.
     private static let callerThreadLimit = Duration.milliseconds(1)
-    /// How long a lane holds writes back at least, if those commits do not end that run.
+    /// The least time after which a lane no longer holds writes back, if none of the running commits has ended.
     private static let shortestHolding = Duration.milliseconds(5)
 
     /// Starts a thread for each lane.

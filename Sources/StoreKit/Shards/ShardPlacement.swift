@@ -101,8 +101,9 @@ package struct ShardPlacement: Sendable {
         package var to: Int
     }
 
-    /// How long an owner who has moved stays, unless the shard is closed: an owner who grows fast would make each shard the
-    /// fullest in turn.
+    /// The least time between two moves of an owner, unless the owner's shard is closed.
+    ///
+    /// Without it, an owner whose data grows fast would be moved from shard to shard.
     package static let rest = Duration.seconds(6 * 3_600)
 
     /// How much fuller than the mean a shard may be.
